@@ -238,6 +238,7 @@ const settle = 5 * time.Second
 
 // TestTunnelAPIRotation: while the CA of the serving certificate and that of the front proxy are replaced, in the steps
 // that docs/tunnel-api.md describes, no request fails, and at the end the old ones are worth nothing.
+// It observes AGG-08, AGG-20 and EXT-08 of docs/requirements.md.
 func TestTunnelAPIRotation(t *testing.T) {
 	t.Parallel()
 	w := newAPIWorld(t)
@@ -346,6 +347,7 @@ func (w *apiWorld) tryRequest(address, path string, pair *pki.KeyPair, header ht
 
 // TestTunnelAPIStrangers: the API server believes the headers of the front proxy alone, and who is authenticated still
 // needs rights.
+// It observes AGG-02, AGG-05, AGG-21, AGG-23, AGG-24 and AGG-30 of docs/requirements.md.
 func TestTunnelAPIStrangers(t *testing.T) {
 	t.Parallel()
 	w := newAPIWorld(t)

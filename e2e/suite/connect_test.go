@@ -38,6 +38,7 @@ var echoService = gateway.Destination{
 }
 
 // TestConnect opens connections through agents with nothing but a kubeconfig: behind kube-apiserver, by the API of the bundle.
+// It observes API-01 and API-06 of docs/requirements.md.
 func TestConnect(t *testing.T) {
 	testutil.Full(t, "TestSOCKS5 shows the main path of the commands")
 	run(t, "connections through the tunnel's API", 3*time.Minute,

@@ -74,6 +74,7 @@ func registered(ctx context.Context, t *testing.T, register func(context.Context
 // proxy it authenticates with its own certificate and passes on the user that
 // it has authenticated. The extension API server accepts the user headers only
 // with that certificate, which a separate CA signs.
+// It observes AGG-02, AGG-06, AGG-07, AGG-08 and AGG-46 of docs/requirements.md.
 func TestAggregatedAPI(t *testing.T) {
 	run(t, "aggregated API", 4*time.Minute,
 		step{"front proxy and clients have CAs of their own", func(ctx context.Context, t *testing.T) {

@@ -28,6 +28,7 @@ const gatewayAddress = "fairlead-gateway.kube-system.svc:1080"
 // the cluster's bundle to Service kubernetes, and with a token for another audience they do not. On kind a Pod runs
 // them as they are. An embedded cluster has no network in which the name of the gateway holds: there its
 // address is another one.
+// It observes SOCKS-07 of docs/requirements.md.
 func TestKubectlThroughGateway(t *testing.T) {
 	testutil.Full(t, "the checks of up use the gateway")
 	page, err := os.ReadFile("../../docs/gateway.md")

@@ -20,6 +20,7 @@ import (
 
 // TestGateway: the gateway of the bundle carries only what is allowed. On kind curl fetches the hello
 // application of the documentation through it, as docs/gateway.md has it.
+// It observes HTTP-01 of docs/requirements.md.
 func TestGateway(t *testing.T) {
 	testutil.Full(t, "up runs this check")
 	steps := []step{{"verify", func(ctx context.Context, t *testing.T) {

@@ -31,6 +31,7 @@ import (
 
 // TestSOCKS5Clients reaches Services by name through "fairlead socks5" with clients that take no proxy from their
 // environment: Go's golang.org/x/net/proxy, and OpenSSH, whose ProxyCommand is nc.
+// It observes SOCKS-08 of docs/requirements.md.
 func TestSOCKS5Clients(t *testing.T) {
 	testutil.Full(t, "its clients are ssh and nc")
 	run(t, "clients of fairlead socks5", 2*time.Minute,

@@ -28,6 +28,7 @@ import (
 // the path is the default one, pods/portforward. Simulated nodes run no Pods that it could
 // reach; there the path is the socket of the cluster's own konnectivity-server. Destinations
 // outside of the cluster are refused with a reason in the audit line.
+// It observes HTTP-01 and SOCKS-05 of docs/requirements.md.
 func TestSOCKS5(t *testing.T) {
 	service := harness.ServerName + "." + harness.Namespace
 	run(t, "fairlead socks5", 2*time.Minute,

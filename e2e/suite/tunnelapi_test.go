@@ -43,6 +43,7 @@ func agentsThatAre(ctx context.Context, connected metav1.ConditionStatus) (map[s
 
 // The bundle's extension API server answers behind kube-apiserver: kubectl and fairlead show the agents of the cluster, whose
 // nodes are those of the cluster, and users without rights are refused.
+// It observes EXT-01, EXT-11 and EXT-15 of docs/requirements.md.
 func TestTunnelAPI(t *testing.T) {
 	testutil.Full(t, "the cluster of `make test` has the operator, which does not go with the tunnel's API")
 	kubectl, err := suite.BuildKubectl(t.Context())

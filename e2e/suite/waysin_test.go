@@ -26,6 +26,7 @@ import (
 // kubectl works with the context that a way in writes into a kubeconfig: a list, exec, a
 // followed log, port-forward, and cp where containers have files of their own. What the way in
 // logs proves that the calls went through it. Its context is gone when it ends.
+// It observes HTTP-08, SOCKS-01, SOCKS-07 and SOCKS-11 of docs/requirements.md.
 func TestKubectlThroughWaysIn(t *testing.T) {
 	testutil.Full(t, "TestProxy and TestSOCKS5 show the main path")
 	ways := []wayIn{{
@@ -40,6 +41,7 @@ func TestKubectlThroughWaysIn(t *testing.T) {
 }
 
 // TestKubectlThroughBastion is TestKubectlThroughWaysIn with a real sshd before the API server.
+// It observes SOCKS-01, SOCKS-02 and SOCKS-04 of docs/requirements.md.
 func TestKubectlThroughBastion(t *testing.T) {
 	testutil.Full(t, "needs an sshd")
 	b := sshdtest.New(t)
@@ -54,6 +56,7 @@ func TestKubectlThroughBastion(t *testing.T) {
 
 // TestBastionForwardsNothing: a bastion that forbids forwarding carries nothing of "fairlead socks5",
 // which shows that all of it goes through the bastion, and the error names the setting.
+// It observes SOCKS-04 of docs/requirements.md.
 func TestBastionForwardsNothing(t *testing.T) {
 	testutil.Full(t, "needs an sshd")
 	b := sshdtest.New(t, "AllowTcpForwarding no")

@@ -25,6 +25,7 @@ import (
 // TestKubectlThroughTLS is TestKubectlThroughWaysIn with a proxy-url of https: kubectl logs in to
 // the proxy by the kubeconfig's client certificate, or by a token as the password of proxy-url.
 // On kind, exec, logs, port-forward and cp reach a real kubelet that way.
+// It observes SOCKS-11 of docs/requirements.md.
 func TestKubectlThroughTLS(t *testing.T) {
 	testutil.Full(t, "TestSOCKS5 shows the main path")
 	ca := filepath.Join(suite.StateDir(suite.Name), "pki/ca.crt") // with its key beside it, for every provider

@@ -88,6 +88,7 @@ func konnectivityVariants(t *testing.T) map[string]*v1alpha1.Bundle {
 // the configuration, which passes --egress-selector-config-file to
 // kube-apiserver and mounts the directories of that file and of the socket. The
 // configuration sets no flag that kubeadm sets itself.
+// It observes AGG-10 of docs/requirements.md.
 func TestKubeadmConfiguration(t *testing.T) {
 	for name, b := range konnectivityVariants(t) {
 		t.Run(name, func(t *testing.T) {

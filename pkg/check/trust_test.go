@@ -69,6 +69,7 @@ func TestKubeletCA(t *testing.T) {
 
 // TestFrontProxyCA proves that the check fails where the two CAs are one, where they share a key, and where one of several is the same, and
 // passes where they are different.
+// It observes AGG-31 of docs/requirements.md.
 func TestFrontProxyCA(t *testing.T) {
 	newCA := func(name string) pki.KeyPair {
 		ca, err := pki.NewCA(pki.FromBundle(v1alpha1.New()), name, time.Now())

@@ -163,6 +163,7 @@ func readBack(t *testing.T, text string) {
 // selector, that a PodDisruptionBudget counts by the scale subresource, and that objects go
 // with their namespace.
 // It observes CRD-17, CRD-185, CRD-186, CRD-187 and CRD-188 of docs/requirements.md.
+// It also observes API-04 of docs/requirements.md.
 func (e *env) testControllers(t *testing.T) {
 	try := e.kubectl(t)
 	const objects = `

@@ -132,6 +132,7 @@ func (e *env) testRequests(t *testing.T) {
 // testFinalizers proves that an object with finalizers of two parties is only marked by its
 // deletion, takes no further finalizer then, and goes with the last one.
 // It observes CRD-60, CRD-61 and CRD-62 of docs/requirements.md.
+// It also observes API-30 of docs/requirements.md.
 func (e *env) testFinalizers(t *testing.T) {
 	d := e.create(t, &testCase{index: 420})
 	e.post(t, d, "v1", "a", map[string]any{"metadata": map[string]any{"name": "a", "finalizers": []any{"stable.example.com/finalizer", "example.org/other"}}})

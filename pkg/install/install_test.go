@@ -14,6 +14,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/install"
 )
 
+// testLifecycle observes API-07 of docs/requirements.md.
 func testLifecycle(e env) {
 	old := objects(e.t, oldBundle)
 	if r := e.apply(old, install.Options{}); r.Count(install.Created) != len(old) {
@@ -41,6 +42,7 @@ func testLifecycle(e env) {
 	e.wantExactly(now)
 }
 
+// testDryRun observes API-40 and API-43 of docs/requirements.md.
 func testDryRun(e env) {
 	e.apply(objects(e.t, oldBundle), install.Options{})
 	before := e.versions()

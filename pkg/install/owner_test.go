@@ -92,6 +92,7 @@ func testForeignNamespace(e env) {
 	}
 }
 
+// testConflict observes API-51 and API-53 of docs/requirements.md.
 func testConflict(e env) {
 	all := objects(e.t, nil)
 	e.apply(all, install.Options{})
@@ -151,6 +152,7 @@ func gvrOf(u *unstructured.Unstructured) schema.GroupVersionResource {
 	return gvr
 }
 
+// testAfterKubectl observes API-54 and API-62 of docs/requirements.md.
 func testAfterKubectl(e env) {
 	all := objects(e.t, nil)
 	e.kubectlApply(all)

@@ -43,6 +43,7 @@ func (s *strictOnly) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // testStrict: every server-side apply, of dry runs as well, asks for strict validation. The
 // API server's default for other clients is to warn only.
+// It observes API-70 and API-71 of docs/requirements.md.
 func testStrict(e env) {
 	s := &strictOnly{applies: map[bool]int{}}
 	strict := e
@@ -67,6 +68,7 @@ func testStrict(e env) {
 
 // testUnknownField: an object with a field that the API server does not know, as one of a
 // newer Kubernetes, is a problem among others: it is named, and nothing is changed.
+// It observes API-70 and API-71 of docs/requirements.md.
 func testUnknownField(e env) {
 	odd := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": corev1.SchemeGroupVersion.String(), "kind": "ConfigMap",

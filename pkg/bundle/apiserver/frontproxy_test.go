@@ -21,6 +21,7 @@ import (
 
 // TestFlags: the flags for the front proxy certificate and for the request headers
 // are complete, and the API server's own options accept them.
+// It observes AGG-03, AGG-04, AGG-05, AGG-06 and AGG-07 of docs/requirements.md.
 func TestFlags(t *testing.T) {
 	b := v1alpha1.New()
 	b.Aggregation.AllowedNames = []string{"front-proxy-client", "other"}
@@ -51,6 +52,7 @@ func TestFlags(t *testing.T) {
 
 // TestAggregatorRouting: enableAggregatorRouting sets --enable-aggregator-routing,
 // which is needed if kube-proxy does not run on the API server's host.
+// It observes AGG-09 of docs/requirements.md.
 func TestAggregatorRouting(t *testing.T) {
 	b := v1alpha1.New()
 	all := func() string {
@@ -68,6 +70,7 @@ func TestAggregatorRouting(t *testing.T) {
 
 // TestClientRequest: the front proxy certificate has an allowed name and is a valid
 // client certificate of the CA that issued it, and not of the cluster's CA.
+// It observes AGG-01, AGG-04 and AGG-32 of docs/requirements.md.
 func TestClientRequest(t *testing.T) {
 	b := v1alpha1.New()
 	b.PKI.Algorithm = v1alpha1.KeyECDSAP256

@@ -232,6 +232,7 @@ func TestExactRights(t *testing.T) {
 var update = flag.Bool("update", false, "write the golden file")
 
 // TestRights: the rights are those of testdata/rights.txt, so that a change of them shows in review.
+// It observes EXT-02 of docs/requirements.md.
 func TestRights(t *testing.T) {
 	var text strings.Builder
 	for _, o := range objects(t, operator.Options{}) {

@@ -187,6 +187,7 @@ func TestIssueRefuses(t *testing.T) {
 
 // TestSharedCA: VerifyDistinct rejects one CA for client certificates and for
 // the front proxy.
+// It observes AGG-31 of docs/requirements.md.
 func TestSharedCA(t *testing.T) {
 	ca, other := newCA(t, ecdsaConfig), newCA(t, ecdsaConfig)
 	if err := pki.VerifyDistinct(ca.Cert, other.Cert); err != nil {

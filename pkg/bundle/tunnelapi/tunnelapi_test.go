@@ -47,6 +47,7 @@ func objects(t *testing.T, config string) []component.Object {
 
 // TestObjects: which objects are rendered; none by default, no disruption budget for a single replica, whose node could not
 // be drained, and no APIService without the CA that verifies its server, because it would not be available.
+// It observes EXT-07 and EXT-09 of docs/requirements.md.
 func TestObjects(t *testing.T) {
 	kinds := func(config string) (out []string) {
 		for _, o := range objects(t, config) {
@@ -73,6 +74,7 @@ func TestObjects(t *testing.T) {
 
 // TestRights: the server may review tokens and access and read the front proxy's CA, and a user with the viewer's role may
 // only read.
+// It observes AGG-22, AGG-23, EXT-10, EXT-11, EXT-12 and EXT-13 of docs/requirements.md.
 func TestRights(t *testing.T) {
 	var bound []string
 	var viewer []rbacv1.PolicyRule
@@ -105,6 +107,7 @@ func TestRights(t *testing.T) {
 }
 
 // TestNamespace: the bundle has the namespace of the server before what is in it, unless it is one of Kubernetes' own.
+// It observes EXT-03 of docs/requirements.md.
 func TestNamespace(t *testing.T) {
 	for config, want := range map[string]string{"namespace: tunnel\ntunnelAPI: {enabled: true}": "tunnel", "tunnelAPI: {enabled: true}": "kube-system"} {
 		out, err := bundle.Render(load(t, config))
@@ -134,6 +137,7 @@ func TestNamespace(t *testing.T) {
 
 // TestProgramAcceptsArguments: the program's own flags and validation accept what the Deployment passes, the Pod meets level
 // restricted, and the probes need no port of their own.
+// It observes EXT-07 and EXT-19 of docs/requirements.md.
 func TestProgramAcceptsArguments(t *testing.T) {
 	b := load(t, "tunnelAPI: {enabled: true, port: 8443, extraArgs: [{name: poll-interval, value: 2s}]}")
 	list := objects(t, "tunnelAPI: {enabled: true, port: 8443, extraArgs: [{name: poll-interval, value: 2s}]}")
@@ -165,6 +169,7 @@ func TestProgramAcceptsArguments(t *testing.T) {
 
 // TestPairs: what the Konnectivity servers and the API server must agree on is equal, also if it is not the default: port,
 // host, account and audience of the state, and the address at which the servers connect to the API themselves.
+// It observes EXT-16 of docs/requirements.md.
 func TestPairs(t *testing.T) {
 	for _, config := range []string{
 		"tunnelAPI: {enabled: true}",

@@ -21,6 +21,7 @@ import (
 
 // The steps of the Kubernetes documentation on accessing a cluster with an HTTP proxy, and
 // a watch, against a real kube-apiserver, with curl as the client.
+// It observes HTTP-03, HTTP-04, HTTP-05 and HTTP-08 of docs/requirements.md.
 func TestAgainstAPIServer(t *testing.T) {
 	cp := daemontest.StartControlPlane(t)
 	p := start(t, cp.Kubeconfig, "--port", "0")

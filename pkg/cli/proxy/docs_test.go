@@ -16,6 +16,7 @@ import (
 
 // docs/proxy.md names every flag that kubectl proxy does not have, and no flag that the
 // command lacks.
+// It observes HTTP-07 of docs/requirements.md.
 func TestDocs(t *testing.T) {
 	text, err := os.ReadFile("../../../docs/proxy.md")
 	if err != nil {

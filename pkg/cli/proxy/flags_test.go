@@ -20,6 +20,7 @@ import (
 
 // Bad input is refused at once, with what is wrong and what to do, and no error repeats a
 // password.
+// It observes HTTP-08 of docs/requirements.md.
 func TestBadInput(t *testing.T) {
 	kubeconfig, dir := fakeAPIServer(t), t.TempDir()
 	file := filepath.Join(dir, "file")
@@ -138,6 +139,7 @@ func TestNoPasswordInAnswers(t *testing.T) {
 
 // Without --port, the port is 8001 of loopback, as that of kubectl proxy. The test has the port,
 // or another program has it, so the proxy says which one it wants.
+// It observes HTTP-02 of docs/requirements.md.
 func TestDefaultPort(t *testing.T) {
 	if l, err := net.Listen("tcp", "127.0.0.1:8001"); err == nil {
 		defer l.Close()
@@ -149,6 +151,7 @@ func TestDefaultPort(t *testing.T) {
 }
 
 // A Unix socket serves, and is gone with the process. Metrics have a listener of their own.
+// It observes HTTP-07 of docs/requirements.md.
 func TestUnixSocketAndMetrics(t *testing.T) {
 	socket, metrics := daemontest.SocketPath(t), "127.0.0.1:"+daemontest.Ports(t, 1)[0]
 	p := start(t, fakeAPIServer(t), "--unix-socket", socket, "--metrics-address", metrics)
@@ -192,6 +195,7 @@ func TestUnreachable(t *testing.T) {
 
 // On an address that other machines reach, the Host check holds as on loopback, and a
 // warning says what the address means.
+// It observes HTTP-06 of docs/requirements.md.
 func TestNonLoopback(t *testing.T) {
 	p := start(t, fakeAPIServer(t), "--address", "0.0.0.0", "--port", "0", "--accept-hosts", `proxy\.example\.com`, "--insecure-no-auth")
 	_, port, err := net.SplitHostPort(p.address)

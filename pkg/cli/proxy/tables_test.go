@@ -56,6 +56,7 @@ func code(cell string) (texts []string) {
 
 // TestFlagTable: each flag of kubectl proxy has the shorthand and the default that the page has,
 // which are kubectl's.
+// It observes HTTP-07 of docs/requirements.md.
 func TestFlagTable(t *testing.T) {
 	flags := proxy.NewCommand(genericiooptions.NewTestIOStreamsDiscard()).Flags()
 	table := rows(t, "| flag | shorthand | default |")
@@ -83,6 +84,7 @@ func TestFlagTable(t *testing.T) {
 }
 
 // TestFilterTable: the real program answers each request of the page's table as the page says.
+// It observes HTTP-07 of docs/requirements.md.
 func TestFilterTable(t *testing.T) {
 	kubeconfig, dir := fakeAPIServer(t), t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "page"), []byte("a page"), 0o600); err != nil {

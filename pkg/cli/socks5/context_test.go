@@ -29,6 +29,7 @@ import (
 // TestAddContext: the context has the proxy as its proxy-url and the credentials of the
 // current one; afterwards the file is as it was. The command warns about an API server on
 // loopback.
+// It observes SOCKS-06 and SOCKS-10 of docs/requirements.md.
 func TestAddContext(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "config")
 	const text = `apiVersion: v1

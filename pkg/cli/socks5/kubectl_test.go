@@ -32,6 +32,7 @@ func realOptions(t *testing.T, cp *daemontest.ControlPlane, command ...string) (
 // TestCommandKubectl: kubectl reaches a real API server on loopback through the proxy, by the
 // current context and by its name, although the environment excludes loopback from proxies. Its
 // kubeconfig is private and gone afterwards with its directory, and the password is in no output.
+// It observes SOCKS-07 and SOCKS-10 of docs/requirements.md.
 func TestCommandKubectl(t *testing.T) {
 	cp := daemontest.StartControlPlane(t)
 	kubectl := daemontest.Components(t, "kubectl")["kubectl"]

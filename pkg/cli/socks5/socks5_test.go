@@ -89,6 +89,7 @@ func run(ctx context.Context, o *Options) error {
 // TestServe: the URL is in a file that only its owner can read, it works, the audit log has
 // the connection, the password is in no output and no log, and the end of the command removes
 // the file.
+// It observes SOCKS-04 of docs/requirements.md.
 func TestServe(t *testing.T) {
 	o, out := newOptions(t)
 	o.URLFile = filepath.Join(t.TempDir(), "dir", "url")
@@ -163,6 +164,7 @@ func TestServe(t *testing.T) {
 // TestCommand: a program without proxy settings of its own reaches a Service by its name,
 // even if the user's environment excludes hosts from proxies; the password is not in its
 // arguments, and its exit code is ours.
+// It observes SOCKS-05 of docs/requirements.md.
 func TestCommand(t *testing.T) {
 	daemontest.Program(t, "curl")
 	t.Setenv("NO_PROXY", "*")
@@ -271,6 +273,7 @@ func TestExposureIsRefused(t *testing.T) {
 }
 
 // TestInstructionsAgree: what the instructions set, they unset, and nothing else.
+// It observes SOCKS-12 of docs/requirements.md.
 func TestInstructionsAgree(t *testing.T) {
 	for _, withTLS := range []bool{false, true} {
 		var b bytes.Buffer

@@ -187,6 +187,7 @@ func TestProgramsThatAreSwitchedOff(t *testing.T) {
 // extension API servers, sends the standard request headers, and routes to endpoint
 // IPs. The front proxy CA must not be the client CA: otherwise any client certificate
 // with an allowed name could impersonate every user.
+// It observes AGG-01 and AGG-32 of docs/requirements.md.
 func TestFrontProxyOfTheAPIServer(t *testing.T) {
 	flags := flagMap(t, specs(t, testPlan(t, ""))["kube-apiserver"].Args)
 	for name, want := range map[string]string{

@@ -13,6 +13,7 @@ import (
 
 // Each rule of the default filter refuses and accepts what it has to. A refused request
 // does not reach the API server, and gets a Status object with code 403.
+// It observes HTTP-03 and HTTP-06 of docs/requirements.md.
 func TestDefaultFilter(t *testing.T) {
 	api := startAPIServer(t)
 	filter := defaults(t)
@@ -87,6 +88,7 @@ func TestDefaultFilter(t *testing.T) {
 
 // Patterns that accept hold for the whole value and those that reject for any part of it,
 // so that one without anchors errs on the side of refusing. What rejects wins.
+// It observes HTTP-06 of docs/requirements.md.
 func TestPatterns(t *testing.T) {
 	api := startAPIServer(t)
 	address, _ := serve(t, Options{Config: api.config(), Filter: filter(t,

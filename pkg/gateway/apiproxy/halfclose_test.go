@@ -63,6 +63,7 @@ fairlead_proxy_requests_total{code="200",method="POST"} 1
 
 // TestHalfCloseOfUpgrade: an upgraded connection whose client ends its direction still returns
 // everything, also if the client does so before the answer to the upgrade.
+// It observes HTTP-08 of docs/requirements.md.
 func TestHalfCloseOfUpgrade(t *testing.T) {
 	address, _ := serve(t, Options{Config: startAPIServer(t).config(), Filter: filter(t, DefaultAcceptHosts, ".*", "", "")}, 0)
 	data := strings.Repeat("data", 100_000)

@@ -15,6 +15,7 @@ import (
 
 // TestKeepalive: the sockets of connections to the API server have the time before keep-alive probes
 // that was asked for, those of requests and of upgrades.
+// It observes HTTP-07 of docs/requirements.md.
 func TestKeepalive(t *testing.T) {
 	for period, want := range map[time.Duration]int{0: 30, 42 * time.Second: 42, -1: 0} {
 		api := startAPIServer(t)

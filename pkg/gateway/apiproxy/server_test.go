@@ -25,6 +25,7 @@ import (
 // With a token, only clients that send it are served, and the API server gets the
 // kubeconfig's instead. Without one, a client's own token reaches the API server, as with
 // kubectl proxy.
+// It observes HTTP-02 of docs/requirements.md.
 func TestToken(t *testing.T) {
 	api := startAPIServer(t)
 	address, _ := serve(t, Options{Config: api.config(), Filter: defaults(t), Token: "secret"}, 0)
@@ -151,6 +152,7 @@ func TestLimits(t *testing.T) {
 
 // A Unix socket is for its owner alone, goes when the server ends, and takes the place of
 // a stale one, but not of a file or of a socket in use.
+// It observes HTTP-07 of docs/requirements.md.
 func TestListenUnix(t *testing.T) {
 	dir, err := os.MkdirTemp("", "ap") //nolint:usetesting // TempDir's path is too long for a socket
 	if err != nil {

@@ -23,6 +23,7 @@ import (
 
 // The API server gets the path, the query and the body as the client sent them, and the
 // kubeconfig's credentials and name instead of the client's.
+// It observes HTTP-02 of docs/requirements.md.
 func TestForwards(t *testing.T) {
 	api := startAPIServer(t)
 	address, _ := serve(t, Options{Config: api.config(), Filter: defaults(t)}, 0)
@@ -42,6 +43,7 @@ func TestForwards(t *testing.T) {
 
 // A prefix is removed from the path unless it begins with /api, as kubectl proxy does it,
 // and the server's own path is put before it only on demand.
+// It observes HTTP-07 of docs/requirements.md.
 func TestPrefixes(t *testing.T) {
 	api := startAPIServer(t)
 	for _, tt := range []struct {
@@ -75,6 +77,7 @@ func TestPrefixes(t *testing.T) {
 
 // Static files have their prefix, and the check of the host holds for them too. A prefix
 // that the API has as well is refused.
+// It observes HTTP-07 of docs/requirements.md.
 func TestStatic(t *testing.T) {
 	api, dir := startAPIServer(t), t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "page.txt"), []byte("a page"), 0o600); err != nil {
@@ -149,6 +152,7 @@ func (p *connectProxy) serve(c net.Conn) {
 // Requests and upgrades take the kubeconfig's proxy-url, with its user and password. An
 // upgraded connection carries bytes both ways, also those that the client sends before the
 // answer, and its orderly end.
+// It observes SOCKS-02 of docs/requirements.md.
 func TestProxyURL(t *testing.T) {
 	api, through := startAPIServer(t), startConnectProxy(t)
 	config := api.config()
@@ -245,6 +249,7 @@ func TestStalledClient(t *testing.T) {
 
 // At the end of ctx, no new connection is served, short requests end as they should, and
 // streams and sessions go on for the grace period and no longer.
+// It observes HTTP-08 of docs/requirements.md.
 func TestDrain(t *testing.T) {
 	release := make(chan struct{})
 	api := startAPIServer(t, func(w http.ResponseWriter, req *http.Request) {

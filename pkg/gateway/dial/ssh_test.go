@@ -191,6 +191,7 @@ func (b *bastion) options(t testing.TB, identity string) Options {
 }
 
 // TestSSH: bytes, half-close, names and refusals through a bastion, over one connection.
+// It observes SOCKS-04 of docs/requirements.md.
 func TestSSH(t *testing.T) {
 	key, signer := newKey(t)
 	b := startBastion(t, signer.PublicKey())
@@ -249,6 +250,7 @@ func TestSSHHostKeys(t *testing.T) {
 }
 
 // TestSSHKeys: keys come from files and from an agent; what hinders a login is named.
+// It observes SOCKS-02 of docs/requirements.md.
 func TestSSHKeys(t *testing.T) {
 	key, signer := newKey(t)
 	stranger, _ := newKey(t)

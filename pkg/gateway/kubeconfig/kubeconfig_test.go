@@ -272,6 +272,7 @@ func TestUnreadable(t *testing.T) {
 
 // Proxy URLs that client-go does not take are refused here, each with a reason, and no
 // error repeats a password.
+// It observes SOCKS-09 of docs/requirements.md.
 func TestParseProxyURL(t *testing.T) {
 	for text, want := range map[string]string{
 		"socks5://127.0.0.1:1080": "", "http://u:canary@proxy:3128": "", "https://proxy": "",
@@ -297,6 +298,7 @@ func TestParseProxyURL(t *testing.T) {
 
 // The entry keeps the credentials and the server of its source and has the proxy-url,
 // which client-go then uses also for a loopback address.
+// It observes SOCKS-06 of docs/requirements.md.
 func TestThrough(t *testing.T) {
 	source, err := clientcmd.Load([]byte(users))
 	if err != nil {

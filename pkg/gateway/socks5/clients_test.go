@@ -48,6 +48,7 @@ func curl(t *testing.T, args ...string) (string, error) {
 
 // TestCurl: curl gets a page of a Service by each protocol with the right password, and the
 // server gets the name, not an address, from those options that promise it.
+// It observes SOCKS-08 of docs/requirements.md.
 func TestCurl(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -115,6 +116,7 @@ func TestCurlRefused(t *testing.T) {
 
 // TestGoClients: the proxies of x/net/proxy and of net/http send names, not addresses, for
 // socks5 as well as for socks5h, and work with a user and a password.
+// It observes SOCKS-08 of docs/requirements.md.
 func TestGoClients(t *testing.T) {
 	w := newWorld(t)
 	web(t, w)

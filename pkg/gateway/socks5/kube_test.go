@@ -173,6 +173,7 @@ func userinfo() *url.Userinfo { return url.UserPassword(testUser, testPassword) 
 // TestKubeconfigWithProxyURL: a client with proxy-url lists Pods of an API server that only
 // the proxy can name, by socks5 and by http; also one on loopback goes through the proxy. The
 // proxy sees TLS and none of its content.
+// It observes SOCKS-03, SOCKS-06 and SOCKS-10 of docs/requirements.md.
 func TestKubeconfigWithProxyURL(t *testing.T) {
 	for _, scheme := range []string{"socks5", "http"} {
 		w, srv, sent := newAPIWorld(t)
@@ -201,6 +202,7 @@ func TestKubeconfigWithProxyURL(t *testing.T) {
 }
 
 // TestProxyURLSchemes: kubeconfigs accept socks5 and refuse socks5h.
+// It observes SOCKS-09 of docs/requirements.md.
 func TestProxyURLSchemes(t *testing.T) {
 	srv := fakeAPI(t)
 	for scheme, ok := range map[string]bool{"socks5": true, "http": true, "https": true, "socks5h": false} {
@@ -212,6 +214,7 @@ func TestProxyURLSchemes(t *testing.T) {
 
 // TestProxyEnvironment: clients read both spellings of the variable, send socks5 and socks5h
 // to the proxy, and ignore it for a server on this machine.
+// It observes SOCKS-05, SOCKS-09 and SOCKS-10 of docs/requirements.md.
 func TestProxyEnvironment(t *testing.T) {
 	for _, name := range []string{"HTTPS_PROXY", "https_proxy"} {
 		for _, scheme := range []string{"socks5", "socks5h", "http"} {
@@ -246,6 +249,7 @@ func TestProxyEnvironment(t *testing.T) {
 // TestExecWithSocks5hInEnvironment: with socks5h in the environment, WebSocket streams work and
 // the SPDY fallback is refused by the client, which is why the proxy gives commands an http URL
 // for HTTPS_PROXY.
+// It observes SOCKS-09 of docs/requirements.md.
 func TestExecWithSocks5hInEnvironment(t *testing.T) {
 	w, srv, _ := newAPIWorld(t)
 	config, target := execTarget(t, srv, "")
@@ -345,6 +349,7 @@ func execByBoth(t *testing.T, config *rest.Config) {
 
 // TestExecThroughProxy: exec works by WebSocket and by SPDY, through socks5 and http proxies
 // with a user and a password.
+// It observes SOCKS-11 of docs/requirements.md.
 func TestExecThroughProxy(t *testing.T) {
 	for _, scheme := range []string{"socks5", "http"} {
 		w, srv, _ := newAPIWorld(t)

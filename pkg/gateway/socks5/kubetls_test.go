@@ -59,6 +59,7 @@ func tlsKubeconfig(t *testing.T, srv *httptest.Server, ca *testCA, proxyURL *url
 // certificate of the kubeconfig, or a token as the password of proxy-url, for requests and for exec
 // by WebSocket and by SPDY. The kubeconfig's own bearer token is for the API server
 // alone: the proxy does not get it, and refuses the client.
+// It observes SOCKS-11 of docs/requirements.md.
 func TestHTTPSProxyURL(t *testing.T) {
 	ca := newCA(t)
 	ca.server(t)

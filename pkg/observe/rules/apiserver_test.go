@@ -38,6 +38,7 @@ import (
 
 // TestAPIServiceFaults proves that a real kube-apiserver gives the reasons that the check explains, for the faults that they are for. The
 // two reasons that are missing come from kube-apiserver's own caches.
+// It observes AGG-45 and EXT-01 of docs/requirements.md.
 func TestAPIServiceFaults(t *testing.T) {
 	cp := daemontest.StartControlPlane(t)
 	cfg, err := clientcmd.BuildConfigFromFlags("", cp.Kubeconfig)

@@ -71,6 +71,8 @@ func token(content string) string {
 
 // TestBadInput: each wrong request gets the status that Kubernetes has for it, in the body as well, and soon. Requests with a
 // resource version that can be had are answered.
+// It observes API-01, API-03, API-06, API-11, API-13, API-21, API-24, API-25, API-28, API-81, API-82, API-83, API-88 and EXT-17
+// of docs/requirements.md.
 func TestBadInput(t *testing.T) {
 	rig := tunneltest.NewRig(t, server.Config{ServerID: "one"})
 	rig.StartAgent(agent.Config{AgentID: "a1"}, "")
@@ -171,6 +173,7 @@ func TestBadInput(t *testing.T) {
 
 // TestRetryAfter: a list at a resource version that is not reached yet has the header that says when to try again, and a
 // watch has none.
+// It observes API-88 of docs/requirements.md.
 func TestRetryAfter(t *testing.T) {
 	cfg := start(t, "unix://"+showState(t, tunneltest.NewRig(t, server.Config{ServerID: "one"})))
 	future := strconv.FormatUint(memstore.Epoch(time.Now().Add(time.Hour)), 10)

@@ -45,6 +45,7 @@ func (s *slowCA) Run(ctx context.Context, _ int) {
 }
 
 // TestLoadedCA: the first load of the CAs ends when the front proxy's is there, and says what to do if it does not come.
+// It observes AGG-20 of docs/requirements.md.
 func TestLoadedCA(t *testing.T) {
 	for name, c := range map[string]struct {
 		after time.Duration
@@ -68,6 +69,7 @@ func TestLoadedCA(t *testing.T) {
 }
 
 // TestNoReader: a server that may not read the front proxy's CA does not start. Otherwise all users would be anonymous.
+// It observes EXT-18 of docs/requirements.md.
 func TestNoReader(t *testing.T) {
 	refuses := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")

@@ -35,6 +35,7 @@ func (n crowd) State() state.State {
 func (crowd) Connections(int64, int) state.Connections { return state.Connections{Version: 1} }
 
 // TestGzip: a large answer is compressed for a client that accepts this, and for no other; a small one is not.
+// It observes API-29 of docs/requirements.md.
 func TestGzip(t *testing.T) {
 	const agents = 1000
 	path := filepath.Join(tunneltest.ShortDir(t), "s")

@@ -20,6 +20,7 @@ import (
 
 // TestListMeanings: after a change, a list at exactly the version before has the state before, one that is not older than that
 // and one of the latest state have a version at least as great, and further pages of a list are of its first page's version.
+// It observes API-86 of docs/requirements.md.
 func TestListMeanings(t *testing.T) {
 	rig := tunneltest.NewRig(t, server.Config{ServerID: "one"})
 	join := func(id string) { rig.StartAgent(agent.Config{AgentID: id}, "") }

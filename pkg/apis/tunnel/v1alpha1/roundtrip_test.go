@@ -15,6 +15,7 @@ import (
 
 // TestRoundTrip: random objects survive JSON and protobuf. A field that has been added without "make generate-protobuf"
 // fails here.
+// It observes API-27 of docs/requirements.md.
 func TestRoundTrip(t *testing.T) {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(AddToScheme(scheme))

@@ -34,6 +34,7 @@ func rvOf(t *testing.T, s *Store) string {
 // TestEpochs: the resource versions of a store are unknown to one that was made at another time, below the watch cache
 // and above it, also if the two were made within a moment, as those of replicas. A client that brings one from an earlier
 // store gets 410, and a client that brings one from a later store a timeout. Neither gets a watch that shows nothing.
+// It observes API-11, API-80 and API-88 of docs/requirements.md.
 func TestEpochs(t *testing.T) {
 	for _, apart := range []time.Duration{time.Hour, time.Second, time.Millisecond, 100 * time.Microsecond} {
 		t.Run(apart.String(), func(t *testing.T) { epochs(t, apart) })
@@ -116,6 +117,7 @@ func firstError(t *testing.T, w watch.Interface) error {
 }
 
 // TestPagesUnderChurn: the pages of a list are one moment, although objects come, change and go between them.
+// It observes API-20 of docs/requirements.md.
 func TestPagesUnderChurn(t *testing.T) {
 	s := New(prefix, newPod, time.Now())
 	st := Guard{cached(t, s, true)}

@@ -161,6 +161,7 @@ func compact(s *Store) storagetesting.Compaction {
 }
 
 // TestSuite runs upstream's tests of storage.Interface, against the store and against the watch cache above it.
+// It observes API-10, API-81 and API-87 of docs/requirements.md.
 func TestSuite(t *testing.T) {
 	for _, set := range setups {
 		for name, test := range suite {
@@ -252,6 +253,7 @@ var suite = map[string]suiteTest{
 
 // TestSuiteStore runs those of upstream's tests that control the history, which the watch cache hides or reads later,
 // and those that expect what only storage without a watch cache does.
+// It observes API-21, API-82, API-83 and EXT-20 of docs/requirements.md.
 func TestSuiteStore(t *testing.T) {
 	for name, test := range map[string]suiteTest{
 		"List": func(ctx context.Context, t *testing.T, st storage.Interface, s *Store) {
@@ -287,6 +289,7 @@ func TestSuiteStore(t *testing.T) {
 }
 
 // TestSuiteCached runs those that need the watch cache.
+// It observes API-12, API-80, API-87 and EXT-20 of docs/requirements.md.
 func TestSuiteCached(t *testing.T) {
 	for name, test := range map[string]suiteTest{
 		"ConsistentList": func(ctx context.Context, t *testing.T, st storage.Interface, s *Store) {
