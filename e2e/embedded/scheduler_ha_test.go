@@ -25,6 +25,7 @@ const (
 )
 
 // TestSchedulerSurvives measures how long pods wait after each fault, and that no pod is bound twice.
+// It observes SCHED-36 and SCHED-38 of docs/requirements.md.
 func TestSchedulerSurvives(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)

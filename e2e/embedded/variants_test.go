@@ -36,6 +36,7 @@ func TestBundleVariants(t *testing.T) {
 	}
 }
 
+// TestLeaseNamespaceThatDoesNotExist observes SCHED-31 of docs/requirements.md.
 func TestLeaseNamespaceThatDoesNotExist(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)

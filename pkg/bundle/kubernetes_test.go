@@ -150,6 +150,7 @@ func TestValidationCanFail(t *testing.T) {
 
 // TestStaticPodsAreValid: the static Pods pass validation, and refer to no
 // ServiceAccount, ConfigMap or other API object.
+// It observes SCHED-26 of docs/requirements.md.
 func TestStaticPodsAreValid(t *testing.T) {
 	pods := 0
 	for name, b := range variants(t) {
@@ -179,6 +180,7 @@ func TestStaticPodsAreValid(t *testing.T) {
 // TestStaticScheduler: the kubelet accepts the scheduler as a static Pod with
 // hostPath volumes. Its flags and its configuration file name the same
 // kubeconfig.
+// It observes SCHED-26 of docs/requirements.md.
 func TestStaticScheduler(t *testing.T) {
 	const kubeconfig = "/etc/kubernetes/my-scheduler.conf"
 	b := load(t, "scheduler: {form: StaticPod}\n")
@@ -202,6 +204,7 @@ func TestStaticScheduler(t *testing.T) {
 
 // TestNoSystemRole: no object replaces a role or binding of the Kubernetes
 // bootstrap policy, and every role that we bind is one of these or our own.
+// It observes SCHED-33 of docs/requirements.md.
 func TestNoSystemRole(t *testing.T) {
 	system := map[string]bool{}
 	for _, r := range bootstrappolicy.ClusterRoles() {

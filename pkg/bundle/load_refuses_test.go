@@ -92,6 +92,7 @@ func TestLoadRefusesForms(t *testing.T) {
 
 // TestLoadRefusesProfiles: Load rejects invalid profiles, and settings of the
 // scheduler that do not fit them.
+// It observes SCHED-03, SCHED-25 and SCHED-35 of docs/requirements.md.
 func TestLoadRefusesProfiles(t *testing.T) {
 	refuses(t, map[string]refusal{
 		"default profile name":  {"scheduler: {profiles: [{schedulerName: default-scheduler}]}", "scheduler.profiles[0].schedulerName", "fight"},
@@ -150,6 +151,7 @@ func TestLoadRefusesProfiles(t *testing.T) {
 }
 
 // TestLoadRefusesScheduler: the scheduler's other values.
+// It observes SCHED-24, SCHED-36, SCHED-37 and SCHED-38 of docs/requirements.md.
 func TestLoadRefusesScheduler(t *testing.T) {
 	refuses(t, map[string]refusal{
 		"percentage":            {"scheduler: {percentageOfNodesToScore: 101}", "scheduler.percentageOfNodesToScore", "0-100"},

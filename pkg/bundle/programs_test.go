@@ -31,6 +31,7 @@ import (
 
 // TestSchedulerLoadsConfiguration: kube-scheduler's own strict loader and
 // validation accept the configuration, with its profiles and its Lease.
+// It observes SCHED-15, SCHED-25, SCHED-30, SCHED-34, SCHED-35 and SCHED-36 of docs/requirements.md.
 func TestSchedulerLoadsConfiguration(t *testing.T) {
 	for name, b := range variants(t) {
 		t.Run(name, func(t *testing.T) {
@@ -103,6 +104,7 @@ func localPaths(t *testing.T) func(string) string {
 	}
 }
 
+// TestSchedulerAcceptsArguments observes SCHED-18 of docs/requirements.md.
 func TestSchedulerAcceptsArguments(t *testing.T) {
 	for name, b := range variants(t) {
 		t.Run(name, func(t *testing.T) {

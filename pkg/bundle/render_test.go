@@ -74,6 +74,7 @@ func text(t *testing.T, out *bundle.Output) string {
 	return s.String()
 }
 
+// TestRenderGolden observes SCHED-36 of docs/requirements.md.
 func TestRenderGolden(t *testing.T) {
 	for name, b := range variants(t) {
 		t.Run(name, func(t *testing.T) {

@@ -43,6 +43,7 @@ func boundBy(scheduler, host string, ago time.Duration) *corev1.Event {
 
 // TestCoexistence proves that the check finds another scheduler with our names
 // or our Lease, and nodes that do not match the bundle's partition.
+// It observes SCHED-03 of docs/requirements.md.
 func TestCoexistence(t *testing.T) {
 	const kind = "kind: KubeSchedulerConfiguration\n"
 	held := func(holder string) *coordinationv1.Lease {

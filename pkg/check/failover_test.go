@@ -17,6 +17,7 @@ import (
 
 // TestSchedulerFailover proves that the check passes if another replica takes over the Lease of a killed
 // leader in time, and that it sees each way in which this can go wrong.
+// It observes SCHED-36 of docs/requirements.md.
 func TestSchedulerFailover(t *testing.T) {
 	const takeover = 60 * time.Millisecond
 	tests := map[string]struct {

@@ -46,6 +46,7 @@ func TestDisruptiveChecksNeedParts(t *testing.T) {
 // TestSchedulerPending proves that the check passes if, without a second
 // scheduler, only the third pod of the documentation's example stays Pending
 // and untouched, and that it sees each way in which this can go wrong.
+// It observes SCHED-41 of docs/requirements.md.
 func TestSchedulerPending(t *testing.T) {
 	onlyStock := func(p *corev1.Pod) (string, string) {
 		if p.Spec.SchedulerName == DefaultSchedulerName {

@@ -53,6 +53,7 @@ func always(holder string) func() string { return func() string { return holder 
 // TestThreePods proves that the check passes if each pod of the documentation's example has exactly
 // one Scheduled event, from the scheduler that it names, and that it sees each way in which this can
 // go wrong.
+// It observes SCHED-01, SCHED-40 and SCHED-42 of docs/requirements.md.
 func TestThreePods(t *testing.T) {
 	tests := map[string]struct {
 		broken  func(*stubAPI)
@@ -99,6 +100,7 @@ func wantResult(t *testing.T, res Result, wantErr string) {
 	}
 }
 
+// TestExamplePodsAreTheDocuments observes SCHED-40 of docs/requirements.md.
 func TestExamplePodsAreTheDocuments(t *testing.T) {
 	want := [][]string{
 		{"no-annotation", "pod-with-no-annotation-container", ""},
@@ -115,6 +117,7 @@ func TestExamplePodsAreTheDocuments(t *testing.T) {
 
 // TestSchedulerLease proves that the check passes if one replica holds the configured Lease, and
 // fails if none does or if ours takes the default scheduler's Lease, kube-system/kube-scheduler.
+// It observes SCHED-35 of docs/requirements.md.
 func TestSchedulerLease(t *testing.T) {
 	var turn atomic.Int64
 	tests := map[string]struct {

@@ -31,6 +31,7 @@ var (
 		{"AGG", [][2]int{{1, 10}, {20, 24}, {30, 32}, {40, 46}}},
 		{"EXT", [][2]int{{1, 20}}},
 		{"API", [][2]int{{1, 7}, {10, 13}, {20, 30}, {40, 43}, {50, 65}, {69, 71}, {80, 88}}},
+		{"SCHED", [][2]int{{1, 3}, {10, 26}, {30, 38}, {40, 43}, {50, 51}}},
 	}
 	// seconds are requirements that follow the one with the same number.
 	seconds = []string{"API-28a", "API-41a", "API-69a", "API-88a"}

@@ -38,6 +38,7 @@ func TestMain(m *testing.M) {
 
 // The program rejects the feature gate: with it on, kube-scheduler takes the default
 // scheduler's Lease.
+// It observes SCHED-37 of docs/requirements.md.
 func TestCoordinatedLeaderElectionIsRefused(t *testing.T) {
 	for _, gates := range []string{
 		"CoordinatedLeaderElection=true",
@@ -60,6 +61,7 @@ func TestCoordinatedLeaderElectionIsRefused(t *testing.T) {
 
 // The program accepts flags that switch gates on in groups, and flags that switch this gate
 // off explicitly.
+// It observes SCHED-37 of docs/requirements.md.
 func TestCoordinatedLeaderElectionStaysOff(t *testing.T) {
 	for _, gates := range []string{"", "AllBeta=true", "AllAlpha=true,AllBeta=true", "CoordinatedLeaderElection=false"} {
 		t.Run(gates, func(t *testing.T) {
@@ -125,6 +127,7 @@ func TestVersion(t *testing.T) {
 
 // A SIGTERM releases the Lease, so that another replica takes over at once, and ends with
 // exit code 0.
+// It observes SCHED-31 and SCHED-36 of docs/requirements.md.
 func TestSIGTERM(t *testing.T) {
 	cp := daemontest.StartControlPlane(t)
 	t.Run("leader and standby", func(t *testing.T) {

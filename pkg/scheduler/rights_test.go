@@ -37,6 +37,7 @@ type auditEvent struct {
 // TestRenderedRights: the RBAC rules that a bundle renders are enough for all profiles and plugins together, and
 // each rule that a plugin adds is needed. The scheduler is bound to the bootstrap roles system:kube-scheduler and
 // system:volume-scheduler, and has a Role of its own for its Lease.
+// It observes SCHED-19, SCHED-50 and SCHED-51 of docs/requirements.md.
 func TestRenderedRights(t *testing.T) {
 	audit := filepath.Join(t.TempDir(), "audit.log")
 	policy := filepath.Join(t.TempDir(), "policy.yaml")

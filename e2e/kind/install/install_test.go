@@ -74,6 +74,7 @@ func here(ctx context.Context, t *testing.T, args ...string) string {
 // The bundle is installed on the control plane and in the cluster, and
 // uninstalled again: kubeconfig, egress selector configuration, flags and
 // mounts of kube-apiserver, static Pod, RBAC objects and agents.
+// It observes SCHED-02, SCHED-22 and SCHED-23 of docs/requirements.md.
 func TestInstallAndUninstall(t *testing.T) {
 	var before, between state
 	asBefore := func(ctx context.Context, t *testing.T) {

@@ -47,6 +47,7 @@ func find[T component.Object](t *testing.T, all []component.Object, name string)
 // TestIdentity: the ServiceAccount my-scheduler is bound to the roles
 // system:kube-scheduler, system:volume-scheduler and
 // extension-apiserver-authentication-reader.
+// It observes SCHED-10, SCHED-11, SCHED-12, SCHED-13 and SCHED-14 of docs/requirements.md.
 func TestIdentity(t *testing.T) {
 	all := objects(t, v1alpha1.New())
 	account := find[*corev1.ServiceAccount](t, all, "my-scheduler")
@@ -76,6 +77,7 @@ func TestIdentity(t *testing.T) {
 
 // TestLeaseRights: the Role for the Lease is in the namespace of the Lease,
 // names the Lease, and has no rule for endpoints.
+// It observes SCHED-33 of docs/requirements.md.
 func TestLeaseRights(t *testing.T) {
 	b := v1alpha1.New()
 	b.Scheduler.LeaderElection.LeaseName, b.Scheduler.LeaderElection.LeaseNamespace = "lock", "locks"
@@ -99,6 +101,8 @@ func TestLeaseRights(t *testing.T) {
 
 // TestDeployment: the Deployment has the fields of 'Configure Multiple
 // Schedulers' in the Kubernetes documentation.
+// It observes SCHED-15, SCHED-16, SCHED-17, SCHED-18, SCHED-19, SCHED-20, SCHED-21, SCHED-24 and SCHED-37 of
+// docs/requirements.md.
 func TestDeployment(t *testing.T) {
 	all := objects(t, v1alpha1.New())
 	d := find[*appsv1.Deployment](t, all, "my-scheduler")
@@ -151,6 +155,7 @@ func selects(t *testing.T, s *metav1.LabelSelector, labels map[string]string) bo
 // TestSelector: a Deployment selects its own Pods and not those of another
 // bundle in the same namespace, for which the two documented labels are not
 // enough.
+// It observes SCHED-16 of docs/requirements.md.
 func TestSelector(t *testing.T) {
 	one, two := v1alpha1.New(), v1alpha1.New()
 	two.Scheduler.Name = "other"
@@ -228,6 +233,7 @@ func TestEveryOwnFlagIsReserved(t *testing.T) {
 // TestWithoutLeaderElection: one replica that elects no leader has no right to a Lease, and
 // its Deployment ends the old Pod before the new one starts, so that two never schedule at
 // the same time.
+// It observes SCHED-15 of docs/requirements.md.
 func TestWithoutLeaderElection(t *testing.T) {
 	b := &v1alpha1.Bundle{}
 	b.Scheduler.LeaderElection.LeaderElect = ptr.To(false)

@@ -80,6 +80,7 @@ func TestServerKubeconfig(t *testing.T) {
 
 // TestStaticScheduler: the static Pod's files are written, the kubeconfig with mode 0600
 // and before the manifest, and its certificate is for the user that every binding names.
+// It observes SCHED-26 of docs/requirements.md.
 func TestStaticScheduler(t *testing.T) {
 	cert, key := caFiles(t, time.Now())
 	dir := t.TempDir()
