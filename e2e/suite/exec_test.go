@@ -31,6 +31,7 @@ func sumOf(data []byte) string { return fmt.Sprintf("%x", sha256.Sum256(data)) }
 
 // exec carries data in both directions and reports the exit status of the
 // command.
+// It observes KON-10 of docs/requirements.md.
 func TestExec(t *testing.T) {
 	run(t, "exec", 2*time.Minute,
 		step{"a mebibyte goes in and comes back whole", execBothWays},

@@ -21,6 +21,7 @@ import (
 
 // The API server calls a validating webhook behind a Service through the
 // tunnel.
+// It observes KON-10 of docs/requirements.md.
 func TestWebhook(t *testing.T) {
 	run(t, "webhook", 2*time.Minute, step{"it refuses and admits", func(ctx context.Context, t *testing.T) {
 		registerWebhook(ctx, t)
@@ -75,6 +76,7 @@ func registered(ctx context.Context, t *testing.T, register func(context.Context
 // it has authenticated. The extension API server accepts the user headers only
 // with that certificate, which a separate CA signs.
 // It observes AGG-02, AGG-06, AGG-07, AGG-08 and AGG-46 of docs/requirements.md.
+// It also observes KON-10 of docs/requirements.md.
 func TestAggregatedAPI(t *testing.T) {
 	run(t, "aggregated API", 4*time.Minute,
 		step{"front proxy and clients have CAs of their own", func(ctx context.Context, t *testing.T) {

@@ -18,6 +18,7 @@ import (
 )
 
 // A forwarded port carries many connections at once, each with its own data.
+// It observes KON-10 of docs/requirements.md.
 func TestPortForward(t *testing.T) {
 	run(t, "port-forward", 2*time.Minute, step{"fifty connections at once", func(ctx context.Context, t *testing.T) {
 		address, stop, err := suite.Forward(ctx, harness.ServerName, harness.EchoPort)
@@ -61,6 +62,7 @@ func echo(ctx context.Context, address string, sent []byte) error {
 }
 
 // The API server's proxies reach every node, a Pod and a Service.
+// It observes KON-09a and KON-10 of docs/requirements.md.
 func TestProxies(t *testing.T) {
 	run(t, "proxies", 2*time.Minute,
 		step{"every node's kubelet", func(ctx context.Context, t *testing.T) {

@@ -13,6 +13,7 @@ import (
 // The tunnel is the only way from the control plane to nodes and Pods: direct
 // connections fail, which the firewall's counters show too, and all other tests
 // of this package pass with this firewall.
+// It observes KON-10 of docs/requirements.md.
 func TestTunnelIsTheOnlyWay(t *testing.T) {
 	if suite.Simulated() {
 		t.Skip("an embedded cluster is on one host, where there is no network between control plane and nodes: fairlead verify counts its dials")

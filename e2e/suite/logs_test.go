@@ -38,6 +38,7 @@ func (b *lockedBuffer) Bytes() []byte {
 }
 
 // Logs arrive complete, and while they are written.
+// It observes KON-10 of docs/requirements.md.
 func TestLogs(t *testing.T) {
 	run(t, "logs", 2*time.Minute,
 		step{"a large log comes whole", largeLog},

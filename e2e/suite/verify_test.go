@@ -15,6 +15,7 @@ import (
 // All checks of fairlead verify pass, including the disruptive ones, and their
 // JUnit report says so.
 // It observes SCHED-01, SCHED-22 and SCHED-41 of docs/requirements.md.
+// It also observes KON-11 of docs/requirements.md.
 func TestVerify(t *testing.T) {
 	testutil.Full(t, "up runs the checks that disturb nobody")
 	run(t, "fairlead verify", 6*time.Minute, step{"all checks pass", func(ctx context.Context, t *testing.T) {

@@ -74,6 +74,7 @@ func TestAPIServer(t *testing.T) {
 // agents are accepted with a token of the right ServiceAccount and audience
 // (system:konnectivity-server), which they read from --service-account-token-path. All
 // others are refused and counted.
+// It observes KON-42, KON-68 and KON-85 of docs/requirements.md.
 func tokens(t *testing.T, cp *daemontest.ControlPlane) {
 	good := tokenFile(t, cp, "konnectivity-agent", audience)
 	for _, agent := range []release{ours, v0_34_0, v0_36_0} {
@@ -140,6 +141,7 @@ func spoilt(t *testing.T, path string) string {
 // leases checks that an agent knows how many servers there are, from the Leases of the
 // servers, while servers start and stop. It also checks that no Leases are left when
 // the servers have stopped.
+// It observes KON-50 of docs/requirements.md.
 func leases(t *testing.T, cp *daemontest.ControlPlane) {
 	for _, c := range []struct{ server, agent release }{{ours, ours}, {v0_36_0, ours}, {ours, v0_36_0}, {v0_34_0, ours}, {ours, v0_34_0}} {
 		t.Run(c.server.String()+" server, "+c.agent.String()+" agent", func(t *testing.T) {

@@ -21,6 +21,7 @@ import (
 
 // expiredToken: the server refuses a token whose time is over, as the API server says so,
 // and lets the agent in with the same token and a later end.
+// It observes KON-69 and KON-85 of docs/requirements.md.
 func expiredToken(t *testing.T, cp *daemontest.ControlPlane) {
 	good := tokenFile(t, cp, "konnectivity-agent", audience)
 	file := write(t, resigned(t, cp, good, time.Now().Add(-time.Minute)))

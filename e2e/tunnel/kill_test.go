@@ -22,6 +22,7 @@ type rough struct {
 // TestRough: SIGKILL and SIGSTOP of agents and servers while transfers run in both
 // directions. Those that ended with success were whole, others were told so, new
 // dials succeed in the time that docs/tunnel.md has, and nothing stays.
+// It observes KON-35 and KON-68 of docs/requirements.md.
 func TestRough(t *testing.T) {
 	for name, c := range faults {
 		for _, mode := range modes {

@@ -91,6 +91,7 @@ func TestSocketTaken(t *testing.T) {
 
 // TestAdmin checks that profiles are served on loopback, only if they are enabled, and
 // that the agent's admin port redirects to its metrics.
+// It observes KON-40 and KON-67 of docs/requirements.md.
 func TestAdmin(t *testing.T) {
 	ports := daemontest.Ports(t, 4)
 	url := func(port string) string { return "http://127.0.0.1:" + port }

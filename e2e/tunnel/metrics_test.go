@@ -49,6 +49,7 @@ func scrape(t *testing.T, url string) map[string]family {
 
 // TestMetricsAreUpstreams checks that, after the same traffic, each metric of
 // upstream's programs exists with the same name, type and labels.
+// It observes KON-84 of docs/requirements.md.
 func TestMetricsAreUpstreams(t *testing.T) {
 	for _, mode := range modes {
 		t.Run(mode, func(t *testing.T) {

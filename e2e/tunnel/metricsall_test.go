@@ -83,6 +83,7 @@ func kindOf(name string) dto.MetricType {
 // TestAllMetricsAreUpstreams: each metric of upstream's programs is there with the same
 // name, type and labels, also those that no traffic of TestMetricsAreUpstreams shows, and
 // there is no other under upstream's names.
+// It observes KON-84 of docs/requirements.md.
 func TestAllMetricsAreUpstreams(t *testing.T) {
 	for who, c := range map[string]struct {
 		want, got map[string]family

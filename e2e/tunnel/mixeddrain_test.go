@@ -15,6 +15,7 @@ import (
 // TestMixedAgentDrain: while agents of upstream's drain next to others, one after the
 // other, our server gives them no new connection and carries those that they have: no
 // dial fails and no transfer is cut.
+// It observes KON-76 of docs/requirements.md.
 func TestMixedAgentDrain(t *testing.T) {
 	for _, agent := range []release{v0_34_0, v0_36_0} {
 		for _, mode := range modes {

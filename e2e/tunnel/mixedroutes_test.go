@@ -28,6 +28,7 @@ type routed struct {
 // TestMixedStrategies checks that, with upstream's program on the other side, a dial
 // goes to the agent that claims the destination, otherwise to the agent that claims the
 // default route, and to no other agent.
+// It observes KON-51 and KON-78 of docs/requirements.md.
 func TestMixedStrategies(t *testing.T) {
 	for _, c := range mixedPairs {
 		for _, mode := range modes {

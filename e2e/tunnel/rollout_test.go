@@ -67,6 +67,7 @@ func TestAgentRestart(t *testing.T) {
 // TestServerRestart replaces the only server. With gRPC, kube-apiserver's client tries to
 // connect for 30 s. With the graceful shutdown timeout that the bundle sets, no new
 // connection fails and no transfer is cut.
+// It observes KON-41 and KON-85 of docs/requirements.md.
 func TestServerRestart(t *testing.T) {
 	for _, links := range []int{1, 3} {
 		t.Run(fmt.Sprintf("links %d", links), func(t *testing.T) { serverRestart(t, links) })

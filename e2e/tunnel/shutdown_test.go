@@ -23,6 +23,7 @@ var modes = []string{"grpc", "http-connect"}
 
 // TestAgentExitsOnSIGTERM checks that the agent exits after a SIGTERM. Upstream's agent only drains at the first
 // SIGTERM and never exits by itself.
+// It observes KON-76 of docs/requirements.md.
 func TestAgentExitsOnSIGTERM(t *testing.T) {
 	t.Run("idle", func(t *testing.T) {
 		p := startPair(t, options{mode: "grpc", agentEnv: []string{"FAIRLEAD_DRAIN_TIMEOUT=" + longWait}})
@@ -132,6 +133,7 @@ func TestServerExitsWhileAPIServerHangs(t *testing.T) {
 
 // TestSocketMode checks the mode of the socket: processes of the same user or group, such as kube-apiserver, can
 // connect to it, and no others can.
+// It observes KON-48 of docs/requirements.md.
 func TestSocketMode(t *testing.T) {
 	p := startPair(t, options{mode: "grpc"})
 	info, err := os.Stat(p.socket)

@@ -16,6 +16,7 @@ import (
 
 // TestTLSFlags checks that --tls-min-version and --cipher-suites decide which clients can
 // connect to the agents' port, with Fairlead's server as with upstream's.
+// It observes KON-51 of docs/requirements.md.
 func TestTLSFlags(t *testing.T) {
 	const weak, strong = tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384
 	for _, server := range []release{ours, v0_36_0} {

@@ -89,6 +89,7 @@ func konnectivityVariants(t *testing.T) map[string]*v1alpha1.Bundle {
 // kube-apiserver and mounts the directories of that file and of the socket. The
 // configuration sets no flag that kubeadm sets itself.
 // It observes AGG-10 of docs/requirements.md.
+// It also observes KON-65 of docs/requirements.md.
 func TestKubeadmConfiguration(t *testing.T) {
 	for name, b := range konnectivityVariants(t) {
 		t.Run(name, func(t *testing.T) {
@@ -132,6 +133,7 @@ func normal(pod *corev1.Pod) *corev1.Pod {
 
 // TestThreeWaysAgree: the kubeadm configuration, kubeadm's patches directory and
 // PatchPod turn kubeadm's own Pod into the same one.
+// It observes KON-07 and KON-08 of docs/requirements.md.
 func TestThreeWaysAgree(t *testing.T) {
 	for name, b := range konnectivityVariants(t) {
 		t.Run(name, func(t *testing.T) {
@@ -200,6 +202,7 @@ func TestPatchPodIsIdempotent(t *testing.T) {
 	}
 }
 
+// TestPatchPodRefuses observes KON-08 of docs/requirements.md.
 func TestPatchPodRefuses(t *testing.T) {
 	b := load(t, "")
 	const dir = "/etc/kubernetes/konnectivity-server"
@@ -242,6 +245,7 @@ func TestPatchPodRefuses(t *testing.T) {
 }
 
 // TestPatchPodWithArguments: other installers put flags into args.
+// It observes KON-07 of docs/requirements.md.
 func TestPatchPodWithArguments(t *testing.T) {
 	pod := kubeadmPod(t, nil)
 	c := &pod.Spec.Containers[0]

@@ -123,6 +123,7 @@ func encode(t *testing.T, o component.Object) []byte {
 
 // TestObjectsAreValid: every object passes Kubernetes' strict decoder and its
 // validation.
+// It observes KON-82 of docs/requirements.md.
 func TestObjectsAreValid(t *testing.T) {
 	for name, b := range variants(t) {
 		t.Run(name, func(t *testing.T) {

@@ -198,6 +198,7 @@ func TestLoadRefusesScheduler(t *testing.T) {
 
 // TestLoadRefusesTransport: Load rejects invalid connections from kube-apiserver
 // to the server.
+// It observes KON-04 and KON-05 of docs/requirements.md.
 func TestLoadRefusesTransport(t *testing.T) {
 	long := "/run/" + strings.Repeat("x", 100) + "/s.sock"
 	tcp := func(more string) string {
@@ -226,6 +227,7 @@ func TestLoadRefusesTransport(t *testing.T) {
 }
 
 // TestLoadRefusesKonnectivity: server and agents.
+// It observes KON-51, KON-65, KON-74 and KON-78 of docs/requirements.md.
 func TestLoadRefusesKonnectivity(t *testing.T) {
 	refuses(t, map[string]refusal{
 		"sample host":     {"konnectivity: {serverHost: 35.225.206.7}", "konnectivity.serverHost", "your control plane"},

@@ -174,6 +174,7 @@ func sides(t *testing.T, b *v1alpha1.Bundle) (*serveroptions.ProxyRunOptions, *a
 // TestPairs: settings that two sides must agree on are equal, also if they are
 // not the defaults: the proxy protocol and --mode, the socket, the agent port,
 // the ServiceAccount and token audience, and the number of servers.
+// It observes KON-03, KON-04, KON-34, KON-37, KON-66 and KON-73 of docs/requirements.md.
 func TestPairs(t *testing.T) {
 	for name, b := range variants(t) {
 		if !*b.Konnectivity.Enabled {
@@ -210,6 +211,7 @@ func TestPairs(t *testing.T) {
 
 // TestEgressSelector: kube-apiserver's own reader and validation accept the
 // EgressSelectorConfiguration.
+// It observes KON-01 and KON-02 of docs/requirements.md.
 func TestEgressSelector(t *testing.T) {
 	for name, b := range variants(t) {
 		t.Run(name, func(t *testing.T) {
@@ -226,6 +228,7 @@ func TestEgressSelector(t *testing.T) {
 
 // TestKubeletRunsStaticPod gives the static Pod's manifest to the kubelet's own
 // file source.
+// It observes KON-30 and KON-49 of docs/requirements.md.
 func TestKubeletRunsStaticPod(t *testing.T) {
 	for name, b := range variants(t) {
 		if !*b.Konnectivity.Enabled || b.Konnectivity.Server.Form != v1alpha1.FormStaticPod {

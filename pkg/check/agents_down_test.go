@@ -13,6 +13,7 @@ import (
 
 // TestWithoutAgents proves what the check requires of calls while no agent runs, and after the agents
 // are back.
+// It observes KON-11, KON-83 and KON-85 of docs/requirements.md.
 func TestWithoutAgents(t *testing.T) {
 	up := func(context.Context) error { return nil }
 	hang := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }

@@ -11,6 +11,7 @@ import (
 )
 
 // TestJudge proves that only a call that raises the counters of both sides counts as tunneled.
+// It observes KON-11 of docs/requirements.md.
 func TestJudge(t *testing.T) {
 	at := func(dials, server, packets float64) sample {
 		api := apiSample{instance: 1, dials: dials, configured: true}
@@ -99,6 +100,7 @@ func TestProveMeasuresAgain(t *testing.T) {
 
 // TestProofIsNotTheReading proves that a call which does not go through the tunnel is not taken for one that does because the server's metrics are
 // read through the tunnel, as they are in a cluster of which only the kubeconfig is known.
+// It observes KON-11 of docs/requirements.md.
 func TestProofIsNotTheReading(t *testing.T) {
 	api := newStubAPI(t)
 	api.dials = 7

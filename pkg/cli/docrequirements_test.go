@@ -32,9 +32,10 @@ var (
 		{"EXT", [][2]int{{1, 20}}},
 		{"API", [][2]int{{1, 7}, {10, 13}, {20, 30}, {40, 43}, {50, 65}, {69, 71}, {80, 88}}},
 		{"SCHED", [][2]int{{1, 3}, {10, 26}, {30, 38}, {40, 43}, {50, 51}}},
+		{"KON", [][2]int{{1, 11}, {20, 24}, {30, 51}, {60, 78}, {80, 86}}},
 	}
 	// seconds are requirements that follow the one with the same number.
-	seconds = []string{"API-28a", "API-41a", "API-69a", "API-88a"}
+	seconds = []string{"API-28a", "API-41a", "API-69a", "API-88a", "KON-09a"}
 )
 
 // TestRequirements: docs/requirements.md has each requirement once and in order, with tests that

@@ -25,6 +25,7 @@ type stage struct {
 // Every program has an image: static, from scratch, as non-root except for the server, which reads keys with mode 0600
 // that belong to root, and with the binary at the path that the replaced image uses.
 // It observes SCHED-02 of docs/requirements.md.
+// It also observes KON-32, KON-47 and KON-62 of docs/requirements.md.
 func TestDockerfile(t *testing.T) {
 	const nonRoot = "65532:65532"
 	image := func(program, binary, user string) stage {

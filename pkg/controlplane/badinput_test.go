@@ -90,6 +90,7 @@ var badNodes = map[string]badNode{
 
 // TestBadInput checks that one line reports what is wrong with a node or a
 // bundle and what to do, and that the node does not change by a single byte.
+// It observes KON-02 of docs/requirements.md.
 func TestBadInput(t *testing.T) {
 	for name, tc := range badNodes {
 		t.Run(name, func(t *testing.T) {

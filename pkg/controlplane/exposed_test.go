@@ -43,6 +43,7 @@ func closed(t *testing.T, h nodefs.Host, name string, before fs.FileInfo) {
 // TestExposedKubeconfig checks that the next command, whichever it is, reports a
 // world-readable kubeconfig and restricts its mode. It does so in place, as the
 // server's Pod has the kubeconfig mounted as a single file.
+// It observes KON-23 of docs/requirements.md.
 func TestExposedKubeconfig(t *testing.T) {
 	root := testNode(t)
 	h := nodefs.Host{Root: root}

@@ -120,6 +120,7 @@ func (r *realNode) files(t *testing.T) map[string]string {
 
 // TestRealAPIServer changes a real kube-apiserver that runs from kubeadm's manifest.
 // Both parts leave the node as it was.
+// It observes KON-07 and KON-83 of docs/requirements.md.
 func TestRealAPIServer(t *testing.T) {
 	r := startRealNode(t)
 	t.Run("new flags keep it from starting", r.fails)

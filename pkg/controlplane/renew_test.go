@@ -59,6 +59,7 @@ func readCerts(t *testing.T, h nodefs.Host, p string) []*x509.Certificate {
 // TestRenew checks that a renewal writes the kubeconfig in place, as the Pod has it mounted
 // as a single file, and keeps its mode and API server. Afterwards the state records the new
 // files, so that uninstalling removes them.
+// It observes KON-24 of docs/requirements.md.
 func TestRenew(t *testing.T) {
 	root := testNode(t)
 	h := nodefs.Host{Root: root}

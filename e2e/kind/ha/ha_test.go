@@ -18,6 +18,7 @@ import (
 
 // Every API server reaches every node, including control plane nodes, through
 // the Konnectivity server on its own node. It has no other way.
+// It observes KON-30 and KON-75 of docs/requirements.md.
 func TestEveryServerReachesEveryNode(t *testing.T) {
 	check(t, "all pairs", 3*time.Minute, func(ctx context.Context, t *testing.T) {
 		if err := firewall.Tight(); err != nil {
@@ -64,6 +65,7 @@ func TestVerify(t *testing.T) {
 
 // A killed server interrupts the traffic of its own API server and of no other,
 // and comes back by itself.
+// It observes KON-77 and KON-85 of docs/requirements.md.
 func TestServerKilled(t *testing.T) {
 	check(t, "killed and back", 5*time.Minute, func(ctx context.Context, t *testing.T) {
 		victim, others := servers[1], []apiServer{servers[0], servers[2]}

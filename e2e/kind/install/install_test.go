@@ -75,6 +75,7 @@ func here(ctx context.Context, t *testing.T, args ...string) string {
 // uninstalled again: kubeconfig, egress selector configuration, flags and
 // mounts of kube-apiserver, static Pod, RBAC objects and agents.
 // It observes SCHED-02, SCHED-22 and SCHED-23 of docs/requirements.md.
+// It also observes KON-06, KON-09, KON-24, KON-36 and KON-83 of docs/requirements.md.
 func TestInstallAndUninstall(t *testing.T) {
 	var before, between state
 	asBefore := func(ctx context.Context, t *testing.T) {

@@ -22,6 +22,8 @@ import (
 
 // TestAgentDaemonSet: the DaemonSet of the default bundle has the fields and arguments of 'Set up Konnectivity service' in the
 // Kubernetes documentation.
+// It observes KON-06, KON-60, KON-61, KON-62, KON-63, KON-64, KON-65, KON-66, KON-67, KON-68, KON-69, KON-70, KON-71, KON-72,
+// KON-73, KON-74 and KON-76 of docs/requirements.md.
 func TestAgentDaemonSet(t *testing.T) {
 	ds := all[*appsv1.DaemonSet](objects(t, v1alpha1.New()))[0]
 	pod := ds.Spec.Template.Spec
@@ -61,6 +63,7 @@ func TestAgentDaemonSet(t *testing.T) {
 // TestAgentToken: the only API token that an agent has is one for counting Leases, and without it the Pod still gets the CA
 // that verifies the server. Where a container mounts a volume at clients' usual place Kubernetes adds none of its own, and a
 // Pod of the ServiceAccount that is not the bundle's gets no token either.
+// It observes KON-64 and KON-72 of docs/requirements.md.
 func TestAgentToken(t *testing.T) {
 	for _, counting := range []bool{false, true} {
 		b := v1alpha1.New()
@@ -119,6 +122,7 @@ func TestAgentNetworkPolicy(t *testing.T) {
 
 // TestAgentOptions: agents run as a Deployment, on the host network, with other tolerations and with identifiers, if the bundle
 // says so.
+// It observes KON-60, KON-75 and KON-78 of docs/requirements.md.
 func TestAgentOptions(t *testing.T) {
 	b := v1alpha1.New()
 	a := &b.Konnectivity.Agent

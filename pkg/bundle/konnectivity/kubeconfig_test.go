@@ -17,6 +17,7 @@ import (
 // TestServerKubeconfig: the kubeconfig has the user, cluster, context and
 // client certificate that the Kubernetes documentation describes. The user is
 // system:konnectivity-server.
+// It observes KON-20 and KON-21 of docs/requirements.md.
 func TestServerKubeconfig(t *testing.T) {
 	b := v1alpha1.New()
 	now := time.Now()

@@ -55,6 +55,7 @@ func rows(t *testing.T, got any, checks map[string]bool) {
 
 // TestRBAC: the user system:konnectivity-server may create TokenReviews and
 // nothing else, and the agent has a ServiceAccount without roles.
+// It observes KON-80, KON-81 and KON-82 of docs/requirements.md.
 func TestRBAC(t *testing.T) {
 	got := objects(t, v1alpha1.New())
 	bindings := all[*rbacv1.ClusterRoleBinding](got)
@@ -77,6 +78,7 @@ func TestRBAC(t *testing.T) {
 
 // TestManyServers: servers and agents agree on the number of servers, either by
 // a fixed number or by Leases, and agents look for all of them.
+// It observes KON-50 and KON-77 of docs/requirements.md.
 func TestManyServers(t *testing.T) {
 	args := func(c component.Component) string { return strings.Join(component.Args(c.Flags), " ") }
 	one := v1alpha1.New()
@@ -111,6 +113,7 @@ func TestManyServers(t *testing.T) {
 
 // TestLeaseRights: with lease counting servers and agents may do what their programs do with the servers' Leases, in the
 // namespace that the flags name and in no other.
+// It observes KON-50 and KON-81 of docs/requirements.md.
 func TestLeaseRights(t *testing.T) {
 	b := v1alpha1.New()
 	b.Konnectivity.LeaseCounting, b.Konnectivity.LeaseNamespace = ptr.To(true), "locks"
@@ -143,6 +146,7 @@ func TestLeaseRights(t *testing.T) {
 // TestService: the default host is a headless Service that lists servers which
 // are not ready, because a server becomes ready only when its first agent
 // connects.
+// It observes KON-77 of docs/requirements.md.
 func TestService(t *testing.T) {
 	b := v1alpha1.New()
 	services := all[*corev1.Service](objects(t, b))

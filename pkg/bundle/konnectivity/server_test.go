@@ -30,6 +30,8 @@ func staticServer(t *testing.T, b *v1alpha1.Bundle) *corev1.Pod {
 
 // TestServerPod: the static Pod of the default bundle has the fields and arguments of 'Set up Konnectivity service' in the
 // Kubernetes documentation.
+// It observes KON-04, KON-30, KON-31, KON-32, KON-33, KON-34, KON-35, KON-36, KON-37, KON-38, KON-39, KON-40, KON-41, KON-42,
+// KON-43, KON-44, KON-47 and KON-49 of docs/requirements.md.
 func TestServerPod(t *testing.T) {
 	pod := staticServer(t, v1alpha1.New())
 	c := pod.Spec.Containers[0]
@@ -137,6 +139,7 @@ func TestMemoryLimits(t *testing.T) {
 }
 
 // TestServerVolumes: the server mounts the PKI directory and the kubeconfig read-only, and the socket directory read-write.
+// It observes KON-45 and KON-46 of docs/requirements.md.
 func TestServerVolumes(t *testing.T) {
 	pod := staticServer(t, v1alpha1.New())
 	const conf, dir, pkiDir = "/etc/kubernetes/konnectivity-server.conf", "/etc/kubernetes/konnectivity-server", "/etc/kubernetes/pki"
@@ -162,6 +165,7 @@ func TestServerVolumes(t *testing.T) {
 }
 
 // TestServerDaemonSet: control planes without static Pods run the server as a DaemonSet.
+// It observes KON-30 of docs/requirements.md.
 func TestServerDaemonSet(t *testing.T) {
 	b := v1alpha1.New()
 	b.Konnectivity.Server.Form = v1alpha1.FormDaemonSet

@@ -47,6 +47,7 @@ func newCA(t *testing.T, cfg pki.Config) pki.KeyPair {
 
 // TestIssue checks the chain, names, usages, validity, key and signature of an
 // issued certificate.
+// It observes KON-20 of docs/requirements.md.
 func TestIssue(t *testing.T) {
 	for _, algorithm := range []v1alpha1.KeyAlgorithm{v1alpha1.KeyRSA2048, v1alpha1.KeyECDSAP256} {
 		t.Run(string(algorithm), func(t *testing.T) {

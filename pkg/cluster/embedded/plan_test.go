@@ -142,6 +142,7 @@ func TestProcessesGetTheBundlesEnvironment(t *testing.T) {
 }
 
 // Settings that two sides must agree on have a single source, whatever the bundle says.
+// It observes KON-07 of docs/requirements.md.
 func TestSidesAgree(t *testing.T) {
 	p := testPlan(t, "konnectivity: {agentPort: 9132, transport: {uds: {path: /elsewhere/k.sock}}}")
 	all := specs(t, p)
@@ -210,6 +211,7 @@ func TestFrontProxyOfTheAPIServer(t *testing.T) {
 	}
 }
 
+// TestTokensAreForTheRightAccounts observes KON-06 of docs/requirements.md.
 func TestTokensAreForTheRightAccounts(t *testing.T) {
 	p := testPlan(t, "")
 	byFile := map[string]Projection{}

@@ -77,6 +77,7 @@ func everyRuntime(t *testing.T, test func(t *testing.T, command string)) {
 
 // kind's own strict loader reads the configuration, and its own validation accepts it.
 // kind creates its network only after both, so this docker stops there.
+// It observes KON-86 of docs/requirements.md.
 func TestKindReadsTheConfiguration(t *testing.T) {
 	fakeRuntime(t, `case "$1" in
 info) echo '{"CgroupVersion": "2", "MemoryLimit": true, "PidsLimit": true, "CPUShares": true}' ;;
@@ -107,6 +108,7 @@ esac
 
 // Everything that the nodes mount exists once the material is written, and other users of
 // this machine can read none of it.
+// It observes KON-86 of docs/requirements.md.
 func TestMountsExistAndArePrivate(t *testing.T) {
 	p := newTestPlan(t, "")
 	if err := p.Claim(cluster.Kind); err != nil {
@@ -204,6 +206,7 @@ func TestKubeadmPatchesSayNoMore(t *testing.T) {
 
 // With and without the tunnel, kube-apiserver verifies kubelets with kubeadm's CA:
 // kubeadm's own strict loader reads the patches, and exactly one sets the flag.
+// It observes KON-86 of docs/requirements.md.
 func TestKubeletsAreVerified(t *testing.T) {
 	for name, config := range map[string]string{"tunnel": "", "no tunnel": "konnectivity: {enabled: false}"} {
 		t.Run(name, func(t *testing.T) {
@@ -251,6 +254,7 @@ func TestOOMScoreOnlyWhereNeeded(t *testing.T) {
 }
 
 // Names, roles and Pod ranges are those of kind and do not overlap.
+// It observes KON-09a of docs/requirements.md.
 func TestNodes(t *testing.T) {
 	p := newTestPlan(t, "")
 	var names []string
@@ -270,6 +274,7 @@ func TestNodes(t *testing.T) {
 
 // Agents must be connected to the server of each control plane node, so the server count
 // is the number of these nodes, unless agents count the servers by Leases.
+// It observes KON-50 of docs/requirements.md.
 func TestServerCount(t *testing.T) {
 	if n := *newTestPlan(t, "").bundle.Konnectivity.Server.Count; n != 3 {
 		t.Errorf("server.count %d for three control plane nodes", n)

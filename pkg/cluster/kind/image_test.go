@@ -13,6 +13,7 @@ import (
 
 // What `make node-image` builds is found under the name that it has with each
 // runtime: Podman puts localhost/ before the names in an archive of Docker's.
+// It observes KON-86 of docs/requirements.md.
 func TestChooseImage(t *testing.T) {
 	own := nodeimage.Name()
 	for _, tc := range []struct{ command, has, asked, want string }{

@@ -35,6 +35,7 @@ func clientFor(t *testing.T, h http.HandlerFunc) *Client {
 	return NewClient(cfg)
 }
 
+// TestTokenAuth observes KON-42 of docs/requirements.md.
 func TestTokenAuth(t *testing.T) {
 	const good = `{"status":{"authenticated":true,"audiences":["aud"],"user":{"username":"system:serviceaccount:ns:sa"}}}`
 	for name, c := range map[string]struct {
