@@ -77,6 +77,7 @@ func registered(ctx context.Context, t *testing.T, register func(context.Context
 // with that certificate, which a separate CA signs.
 // It observes AGG-02, AGG-06, AGG-07, AGG-08 and AGG-46 of docs/requirements.md.
 // It also observes KON-10 of docs/requirements.md.
+// It also observes OLD-93 and OLD-94 of docs/requirements.md.
 func TestAggregatedAPI(t *testing.T) {
 	run(t, "aggregated API", 4*time.Minute,
 		step{"front proxy and clients have CAs of their own", func(ctx context.Context, t *testing.T) {

@@ -27,6 +27,7 @@ import (
 // steps are those of the conformance specs "Proxy server should support proxy with --port
 // 0" and "... --unix-socket=/path".
 // It observes HTTP-01 and HTTP-07 of docs/requirements.md.
+// It also observes OLD-97 of docs/requirements.md.
 func TestProxy(t *testing.T) {
 	kubectl, err := suite.BuildKubectl(t.Context())
 	if err != nil {

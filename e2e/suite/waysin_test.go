@@ -27,6 +27,7 @@ import (
 // followed log, port-forward, and cp where containers have files of their own. What the way in
 // logs proves that the calls went through it. Its context is gone when it ends.
 // It observes HTTP-08, SOCKS-01, SOCKS-07 and SOCKS-11 of docs/requirements.md.
+// It also observes OLD-100 of docs/requirements.md.
 func TestKubectlThroughWaysIn(t *testing.T) {
 	testutil.Full(t, "TestProxy and TestSOCKS5 show the main path")
 	ways := []wayIn{{

@@ -16,6 +16,7 @@ import (
 // TestFlags compares our flags with those of upstream's commands, which this
 // module pins: all are there, with the same type and default.
 // It observes KON-35, KON-38, KON-40, KON-51, KON-67 and KON-77 of docs/requirements.md.
+// It also observes OLD-21 and OLD-22 of docs/requirements.md.
 func TestFlags(t *testing.T) {
 	t.Setenv("PROXY_SERVER_ID", "id")
 	t.Setenv("PROXY_AGENT_ID", "id")
@@ -55,6 +56,7 @@ type flagOptions struct {
 
 // TestValidation compares what both refuse.
 // It observes KON-38, KON-42 and KON-69 of docs/requirements.md.
+// It also observes OLD-22 of docs/requirements.md.
 func TestValidation(t *testing.T) {
 	t.Setenv("PROXY_SERVER_ID", "id")
 	t.Setenv("PROXY_AGENT_ID", "id")

@@ -17,6 +17,7 @@ import (
 
 // TestMixedPairs runs the suite with one Fairlead program and one upstream program,
 // with gRPC and with HTTP CONNECT.
+// It observes OLD-30 of docs/requirements.md.
 func TestMixedPairs(t *testing.T) {
 	for _, c := range []struct{ server, agent release }{{ours, v0_34_0}, {ours, v0_36_0}, {v0_34_0, ours}, {v0_36_0, ours}, {ours, ours}} {
 		for _, mode := range modes {

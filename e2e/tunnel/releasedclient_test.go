@@ -18,6 +18,7 @@ import (
 
 // TestReleasedClient runs the suite through the gRPC client that kube-apiserver was
 // released with, which is older than this module's.
+// It observes OLD-30 of docs/requirements.md.
 func TestReleasedClient(t *testing.T) {
 	p := startPair(t, options{mode: "grpc"})
 	socket := daemontest.SocketPath(t)

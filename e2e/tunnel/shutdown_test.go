@@ -24,6 +24,7 @@ var modes = []string{"grpc", "http-connect"}
 // TestAgentExitsOnSIGTERM checks that the agent exits after a SIGTERM. Upstream's agent only drains at the first
 // SIGTERM and never exits by itself.
 // It observes KON-76 of docs/requirements.md.
+// It also observes OLD-22 of docs/requirements.md.
 func TestAgentExitsOnSIGTERM(t *testing.T) {
 	t.Run("idle", func(t *testing.T) {
 		p := startPair(t, options{mode: "grpc", agentEnv: []string{"FAIRLEAD_DRAIN_TIMEOUT=" + longWait}})

@@ -49,6 +49,7 @@ func controlPlane(t *testing.T) (kubernetes.Interface, dynamic.Interface) {
 // strict field validation, a second time without a change, and grants the rights
 // that the programs need and not more.
 // It observes SCHED-33 of docs/requirements.md.
+// It also observes OLD-03 of docs/requirements.md.
 func TestAPIServer(t *testing.T) {
 	client, dyn := controlPlane(t)
 	ctx := t.Context()

@@ -40,6 +40,7 @@ func readEgress(t *testing.T, b *v1alpha1.Bundle, path func(string) string) *ups
 // kube-apiserver and the server accept. GRPC needs a Unix socket; TCP needs
 // HTTPConnect and TLS with a CA for client certificates.
 // It observes KON-03 and KON-05 of docs/requirements.md.
+// It also observes OLD-23 of docs/requirements.md.
 func TestTransportMatrix(t *testing.T) {
 	uds := &v1alpha1.UDSTransport{Path: "/run/tunnel/s.sock"}
 	tcp := func(change func(*v1alpha1.TCPTransport)) *v1alpha1.TCPTransport {

@@ -134,6 +134,7 @@ func normal(pod *corev1.Pod) *corev1.Pod {
 // TestThreeWaysAgree: the kubeadm configuration, kubeadm's patches directory and
 // PatchPod turn kubeadm's own Pod into the same one.
 // It observes KON-07 and KON-08 of docs/requirements.md.
+// It also observes OLD-25 of docs/requirements.md.
 func TestThreeWaysAgree(t *testing.T) {
 	for name, b := range konnectivityVariants(t) {
 		t.Run(name, func(t *testing.T) {
@@ -203,6 +204,7 @@ func TestPatchPodIsIdempotent(t *testing.T) {
 }
 
 // TestPatchPodRefuses observes KON-08 of docs/requirements.md.
+// It also observes OLD-29 of docs/requirements.md.
 func TestPatchPodRefuses(t *testing.T) {
 	b := load(t, "")
 	const dir = "/etc/kubernetes/konnectivity-server"

@@ -206,6 +206,7 @@ func TestStaticScheduler(t *testing.T) {
 // TestNoSystemRole: no object replaces a role or binding of the Kubernetes
 // bootstrap policy, and every role that we bind is one of these or our own.
 // It observes SCHED-33 of docs/requirements.md.
+// It also observes OLD-03 of docs/requirements.md.
 func TestNoSystemRole(t *testing.T) {
 	system := map[string]bool{}
 	for _, r := range bootstrappolicy.ClusterRoles() {

@@ -93,6 +93,7 @@ func TestLoadRefusesForms(t *testing.T) {
 // TestLoadRefusesProfiles: Load rejects invalid profiles, and settings of the
 // scheduler that do not fit them.
 // It observes SCHED-03, SCHED-25 and SCHED-35 of docs/requirements.md.
+// It also observes OLD-04 of docs/requirements.md.
 func TestLoadRefusesProfiles(t *testing.T) {
 	refuses(t, map[string]refusal{
 		"default profile name":  {"scheduler: {profiles: [{schedulerName: default-scheduler}]}", "scheduler.profiles[0].schedulerName", "fight"},

@@ -32,6 +32,7 @@ import (
 // TestSchedulerLoadsConfiguration: kube-scheduler's own strict loader and
 // validation accept the configuration, with its profiles and its Lease.
 // It observes SCHED-15, SCHED-25, SCHED-30, SCHED-34, SCHED-35 and SCHED-36 of docs/requirements.md.
+// It also observes OLD-01, OLD-02 and OLD-04 of docs/requirements.md.
 func TestSchedulerLoadsConfiguration(t *testing.T) {
 	for name, b := range variants(t) {
 		t.Run(name, func(t *testing.T) {
@@ -212,6 +213,7 @@ func TestPairs(t *testing.T) {
 // TestEgressSelector: kube-apiserver's own reader and validation accept the
 // EgressSelectorConfiguration.
 // It observes KON-01 and KON-02 of docs/requirements.md.
+// It also observes OLD-24 of docs/requirements.md.
 func TestEgressSelector(t *testing.T) {
 	for name, b := range variants(t) {
 		t.Run(name, func(t *testing.T) {

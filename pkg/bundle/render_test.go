@@ -76,6 +76,7 @@ func text(t *testing.T, out *bundle.Output) string {
 
 // TestRenderGolden observes SCHED-36 of docs/requirements.md.
 // It also observes KON-08 and KON-09 of docs/requirements.md.
+// It also observes OLD-25 of docs/requirements.md.
 func TestRenderGolden(t *testing.T) {
 	for name, b := range variants(t) {
 		t.Run(name, func(t *testing.T) {

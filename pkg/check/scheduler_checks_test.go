@@ -101,6 +101,7 @@ func wantResult(t *testing.T, res Result, wantErr string) {
 }
 
 // TestExamplePodsAreTheDocuments observes SCHED-40 of docs/requirements.md.
+// It also observes OLD-08 of docs/requirements.md.
 func TestExamplePodsAreTheDocuments(t *testing.T) {
 	want := [][]string{
 		{"no-annotation", "pod-with-no-annotation-container", ""},

@@ -26,6 +26,7 @@ type stage struct {
 // that belong to root, and with the binary at the path that the replaced image uses.
 // It observes SCHED-02 of docs/requirements.md.
 // It also observes KON-32, KON-47 and KON-62 of docs/requirements.md.
+// It also observes OLD-07 and OLD-20 of docs/requirements.md.
 func TestDockerfile(t *testing.T) {
 	const nonRoot = "65532:65532"
 	image := func(program, binary, user string) stage {

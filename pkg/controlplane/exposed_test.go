@@ -44,6 +44,7 @@ func closed(t *testing.T, h nodefs.Host, name string, before fs.FileInfo) {
 // world-readable kubeconfig and restricts its mode. It does so in place, as the
 // server's Pod has the kubeconfig mounted as a single file.
 // It observes KON-23 of docs/requirements.md.
+// It also observes OLD-28 of docs/requirements.md.
 func TestExposedKubeconfig(t *testing.T) {
 	root := testNode(t)
 	h := nodefs.Host{Root: root}

@@ -39,6 +39,7 @@ func TestKubeletsAreVerified(t *testing.T) {
 
 // TestSharedFrontProxyCA: a control plane whose request-header CA also vouches for client certificates is refused, with both files named.
 // It observes AGG-31 of docs/requirements.md.
+// It also observes OLD-90 of docs/requirements.md.
 func TestSharedFrontProxyCA(t *testing.T) {
 	const ca, front = "/etc/kubernetes/pki/ca.crt", "/etc/kubernetes/pki/front-proxy-ca.crt"
 	for name, spoil := range map[string]func(t *testing.T, h nodefs.Host){

@@ -46,6 +46,7 @@ func (e *env) testChanges(t *testing.T) {
 // testConversions proves for each mistake of a webhook that kube-apiserver refuses the
 // conversion of an object exactly if the tool reports that its request fails.
 // It observes VER-61, VER-66, VER-67, VER-93, VER-94 and VER-95 of docs/requirements.md.
+// It also observes OLD-53 of docs/requirements.md.
 func (e *env) testConversions(t *testing.T) {
 	i := 0
 	for name, m := range webhooktest.Mistakes {

@@ -78,6 +78,7 @@ func (k kubectlTest) until(t *testing.T, want string, args ...string) {
 // testKubectl follows the page on CustomResourceDefinitions with kubectl.
 // It observes CRD-01, CRD-08, CRD-13, CRD-14, CRD-15, CRD-16, CRD-40, CRD-41, CRD-160, CRD-161, CRD-162, CRD-175 and CRD-188 of
 // docs/requirements.md.
+// It also observes OLD-57 and OLD-79 of docs/requirements.md.
 func (e *env) testKubectl(t *testing.T) {
 	k := kubectlTest{e.kubectl(t)}
 	k.run(t, "", "apply", "-f", "testdata/crontabs.yaml")

@@ -194,6 +194,7 @@ func (e *env) refuses(t *testing.T, path, contentType, patch, reason string) {
 // testStored proves how the API server treats definitions that an older one has stored, and
 // which it would not accept today.
 // It observes CRD-36, CRD-42, CRD-134 and VER-41 of docs/requirements.md.
+// It also observes OLD-45 of docs/requirements.md.
 func (e *env) testStored(t *testing.T) {
 	const merge = "application/merge-patch+json"
 	path, objects := e.older(t, 430, map[string]any{"properties": map[string]any{"spec": map[string]any{"pattern": "a"}}}, map[string]any{"spec.preserveUnknownFields": true})

@@ -126,6 +126,7 @@ func (e *env) unserved(t *testing.T, name string) []byte {
 // testPriority proves the order of versions in discovery, whatever their order in the
 // definition.
 // It observes VER-20, VER-21, VER-22, VER-23, VER-24 and VER-25 of docs/requirements.md.
+// It also observes OLD-61 of docs/requirements.md.
 func (e *env) testPriority(t *testing.T) {
 	c := &testCase{index: 500, File: "crontabs.yaml"}
 	var versions []any

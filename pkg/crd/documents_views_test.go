@@ -42,6 +42,7 @@ func (e *env) table(t *testing.T, path string) (header []string, cells []any, co
 
 // testColumns proves which columns and cells the API server returns.
 // It observes CRD-160, CRD-161, CRD-162, CRD-163, CRD-164 and CRD-165 of docs/requirements.md.
+// It also observes OLD-73 of docs/requirements.md.
 func (e *env) testColumns(t *testing.T) {
 	plain := e.create(t, &testCase{index: 440})
 	header, _, columns := e.table(t, collection(plain, "v1"))
@@ -77,6 +78,7 @@ func (e *env) testColumns(t *testing.T) {
 
 // testSelectors selects the documents' shirts by their fields.
 // It observes CRD-170, CRD-171 and CRD-172 of docs/requirements.md.
+// It also observes OLD-56 of docs/requirements.md.
 func (e *env) testSelectors(t *testing.T) {
 	d := e.create(t, &testCase{index: 450, File: "shirts.yaml"})
 	for name, spec := range map[string]map[string]any{"example1": {"color": "blue", "size": "S"}, "example2": {"color": "blue", "size": "M"}, "example3": {"color": "green", "size": "M"}, "bare": {}} {
@@ -118,6 +120,7 @@ func (e *env) testSelectors(t *testing.T) {
 // testSubresources proves what writes through the subresources change, and what the scale
 // subresource answers without values.
 // It observes CRD-181, CRD-182, CRD-183, CRD-185, CRD-186 and CRD-187 of docs/requirements.md.
+// It also observes OLD-55 of docs/requirements.md.
 func (e *env) testSubresources(t *testing.T) {
 	spec := map[string]any{"type": "object", "properties": map[string]any{"replicas": map[string]any{"type": "integer"}, "selector": map[string]any{"type": "string"}}}
 	schema := map[string]any{"type": "object", "properties": map[string]any{"spec": spec, "status": spec}}

@@ -117,6 +117,7 @@ func (c *converted) hosts(t *testing.T) map[string][2]string {
 // testWebhook counts the calls of a conversion webhook by what a client does, and checks what
 // the API server sends.
 // It observes VER-41, VER-64, VER-90, VER-91, VER-92, VER-96 and VER-97 of docs/requirements.md.
+// It also observes OLD-40 and OLD-59 of docs/requirements.md.
 func (e *env) testWebhook(t *testing.T) {
 	hook := &recorder{}
 	server := httptest.NewUnstartedServer(hook)

@@ -25,6 +25,7 @@ import (
 // testMigrate rewrites objects, with what may happen meanwhile.
 // It observes VER-45, VER-46, VER-47 and VER-48 of docs/requirements.md.
 // It also observes API-50 and API-64 of docs/requirements.md.
+// It also observes OLD-54, OLD-71 and OLD-72 of docs/requirements.md.
 func (e *env) testMigrate(t *testing.T) {
 	for name, test := range map[string]func(*env, *testing.T){
 		"every object":          (*env).migrateAll,

@@ -93,6 +93,7 @@ func testForeignNamespace(e env) {
 }
 
 // testConflict observes API-51 and API-53 of docs/requirements.md.
+// It also observes OLD-70 and OLD-71 of docs/requirements.md.
 func testConflict(e env) {
 	all := objects(e.t, nil)
 	e.apply(all, install.Options{})

@@ -22,6 +22,7 @@ import (
 // TestFlags: the flags for the front proxy certificate and for the request headers
 // are complete, and the API server's own options accept them.
 // It observes AGG-03, AGG-04, AGG-05, AGG-06 and AGG-07 of docs/requirements.md.
+// It also observes OLD-93 and OLD-94 of docs/requirements.md.
 func TestFlags(t *testing.T) {
 	b := v1alpha1.New()
 	b.Aggregation.AllowedNames = []string{"front-proxy-client", "other"}

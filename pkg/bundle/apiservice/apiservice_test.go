@@ -37,6 +37,7 @@ func issue(t *testing.T, r Request) (ca, serving pki.KeyPair) {
 // TestObjects: the objects name each other rightly. The right to read the front proxy's CA is a RoleBinding in
 // kube-system for an account of the server's namespace, and the APIService is last.
 // It observes AGG-22, AGG-40, AGG-41, AGG-42, AGG-43, EXT-04, EXT-05, EXT-06 and EXT-13 of docs/requirements.md.
+// It also observes OLD-92 and OLD-95 of docs/requirements.md.
 func TestObjects(t *testing.T) {
 	r := request()
 	ca, serving := issue(t, r)
@@ -77,6 +78,7 @@ func TestObjects(t *testing.T) {
 
 // TestRefuses: what kube-apiserver would refuse, or call unavailable, is an error that says why.
 // It observes AGG-41, AGG-42, AGG-43, AGG-44, EXT-05 and EXT-14 of docs/requirements.md.
+// It also observes OLD-91 of docs/requirements.md.
 func TestRefuses(t *testing.T) {
 	for want, change := range map[string]func(*Request){
 		"must have a dot":            func(r *Request) { r.Group = "apps" },

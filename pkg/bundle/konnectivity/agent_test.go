@@ -24,6 +24,7 @@ import (
 // Kubernetes documentation.
 // It observes KON-06, KON-60, KON-61, KON-62, KON-63, KON-64, KON-65, KON-66, KON-67, KON-68, KON-69, KON-70, KON-71, KON-72,
 // KON-73, KON-74 and KON-76 of docs/requirements.md.
+// It also observes OLD-20 of docs/requirements.md.
 func TestAgentDaemonSet(t *testing.T) {
 	ds := all[*appsv1.DaemonSet](objects(t, v1alpha1.New()))[0]
 	pod := ds.Spec.Template.Spec

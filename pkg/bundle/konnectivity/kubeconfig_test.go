@@ -18,6 +18,7 @@ import (
 // client certificate that the Kubernetes documentation describes. The user is
 // system:konnectivity-server.
 // It observes KON-20 and KON-21 of docs/requirements.md.
+// It also observes OLD-27 of docs/requirements.md.
 func TestServerKubeconfig(t *testing.T) {
 	b := v1alpha1.New()
 	now := time.Now()

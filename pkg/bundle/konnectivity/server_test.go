@@ -32,6 +32,7 @@ func staticServer(t *testing.T, b *v1alpha1.Bundle) *corev1.Pod {
 // Kubernetes documentation.
 // It observes KON-04, KON-30, KON-31, KON-32, KON-33, KON-34, KON-35, KON-36, KON-37, KON-38, KON-39, KON-40, KON-41, KON-42,
 // KON-43, KON-44, KON-47 and KON-49 of docs/requirements.md.
+// It also observes OLD-20 of docs/requirements.md.
 func TestServerPod(t *testing.T) {
 	pod := staticServer(t, v1alpha1.New())
 	c := pod.Spec.Containers[0]

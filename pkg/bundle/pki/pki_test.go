@@ -106,6 +106,7 @@ func verify(t *testing.T, ca, leaf pki.KeyPair, host string, usage x509.ExtKeyUs
 
 // TestUsagesAreLimited: a client certificate is not valid for a server, and the
 // other way round.
+// It observes OLD-27 of docs/requirements.md.
 func TestUsagesAreLimited(t *testing.T) {
 	ca := newCA(t, ecdsaConfig)
 	roots := x509.NewCertPool()

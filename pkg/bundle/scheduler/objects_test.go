@@ -48,6 +48,7 @@ func find[T component.Object](t *testing.T, all []component.Object, name string)
 // system:kube-scheduler, system:volume-scheduler and
 // extension-apiserver-authentication-reader.
 // It observes SCHED-10, SCHED-11, SCHED-12, SCHED-13 and SCHED-14 of docs/requirements.md.
+// It also observes OLD-06 of docs/requirements.md.
 func TestIdentity(t *testing.T) {
 	all := objects(t, v1alpha1.New())
 	account := find[*corev1.ServiceAccount](t, all, "my-scheduler")
@@ -78,6 +79,7 @@ func TestIdentity(t *testing.T) {
 // TestLeaseRights: the Role for the Lease is in the namespace of the Lease,
 // names the Lease, and has no rule for endpoints.
 // It observes SCHED-33 of docs/requirements.md.
+// It also observes OLD-02 of docs/requirements.md.
 func TestLeaseRights(t *testing.T) {
 	b := v1alpha1.New()
 	b.Scheduler.LeaderElection.LeaseName, b.Scheduler.LeaderElection.LeaseNamespace = "lock", "locks"
@@ -103,6 +105,7 @@ func TestLeaseRights(t *testing.T) {
 // Schedulers' in the Kubernetes documentation.
 // It observes SCHED-15, SCHED-16, SCHED-17, SCHED-18, SCHED-19, SCHED-20, SCHED-21, SCHED-24 and SCHED-37 of
 // docs/requirements.md.
+// It also observes OLD-05 of docs/requirements.md.
 func TestDeployment(t *testing.T) {
 	all := objects(t, v1alpha1.New())
 	d := find[*appsv1.Deployment](t, all, "my-scheduler")
@@ -234,6 +237,7 @@ func TestEveryOwnFlagIsReserved(t *testing.T) {
 // its Deployment ends the old Pod before the new one starts, so that two never schedule at
 // the same time.
 // It observes SCHED-15 of docs/requirements.md.
+// It also observes OLD-04 of docs/requirements.md.
 func TestWithoutLeaderElection(t *testing.T) {
 	b := &v1alpha1.Bundle{}
 	b.Scheduler.LeaderElection.LeaderElect = ptr.To(false)

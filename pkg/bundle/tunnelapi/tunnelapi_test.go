@@ -75,6 +75,7 @@ func TestObjects(t *testing.T) {
 // TestRights: the server may review tokens and access and read the front proxy's CA, and a user with the viewer's role may
 // only read.
 // It observes AGG-22, AGG-23, EXT-10, EXT-11, EXT-12 and EXT-13 of docs/requirements.md.
+// It also observes OLD-92 of docs/requirements.md.
 func TestRights(t *testing.T) {
 	var bound []string
 	var viewer []rbacv1.PolicyRule

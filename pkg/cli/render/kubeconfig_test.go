@@ -39,6 +39,7 @@ func caFiles(t *testing.T, now time.Time) (cert, key string) {
 // TestServerKubeconfig: the kubeconfig has the documented contents, embeds the certificate
 // and the key, leaves no separate key file behind, and has mode 0600.
 // It observes KON-21, KON-22 and KON-23 of docs/requirements.md.
+// It also observes OLD-28 of docs/requirements.md.
 func TestServerKubeconfig(t *testing.T) {
 	cert, key := caFiles(t, time.Now())
 	with, without := t.TempDir(), t.TempDir()

@@ -90,6 +90,7 @@ func run(ctx context.Context, o *Options) error {
 // the connection, the password is in no output and no log, and the end of the command removes
 // the file.
 // It observes SOCKS-04 of docs/requirements.md.
+// It also observes OLD-99 of docs/requirements.md.
 func TestServe(t *testing.T) {
 	o, out := newOptions(t)
 	o.URLFile = filepath.Join(t.TempDir(), "dir", "url")
@@ -274,6 +275,7 @@ func TestExposureIsRefused(t *testing.T) {
 
 // TestInstructionsAgree: what the instructions set, they unset, and nothing else.
 // It observes SOCKS-12 of docs/requirements.md.
+// It also observes OLD-99 of docs/requirements.md.
 func TestInstructionsAgree(t *testing.T) {
 	for _, withTLS := range []bool{false, true} {
 		var b bytes.Buffer

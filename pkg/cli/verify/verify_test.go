@@ -137,6 +137,7 @@ func TestName(t *testing.T) {
 }
 
 // TestExitCodes proves that a failed check gives 1 and is printed, and that the flags reach the Env.
+// It observes OLD-08 of docs/requirements.md.
 func TestExitCodes(t *testing.T) {
 	ready := http.StatusOK
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

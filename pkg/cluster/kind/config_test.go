@@ -207,6 +207,7 @@ func TestKubeadmPatchesSayNoMore(t *testing.T) {
 // With and without the tunnel, kube-apiserver verifies kubelets with kubeadm's CA:
 // kubeadm's own strict loader reads the patches, and exactly one sets the flag.
 // It observes KON-86 of docs/requirements.md.
+// It also observes OLD-29 of docs/requirements.md.
 func TestKubeletsAreVerified(t *testing.T) {
 	for name, config := range map[string]string{"tunnel": "", "no tunnel": "konnectivity: {enabled: false}"} {
 		t.Run(name, func(t *testing.T) {

@@ -117,6 +117,7 @@ func TestCurlRefused(t *testing.T) {
 // TestGoClients: the proxies of x/net/proxy and of net/http send names, not addresses, for
 // socks5 as well as for socks5h, and work with a user and a password.
 // It observes SOCKS-08 of docs/requirements.md.
+// It also observes OLD-98 of docs/requirements.md.
 func TestGoClients(t *testing.T) {
 	w := newWorld(t)
 	web(t, w)

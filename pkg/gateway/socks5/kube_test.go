@@ -203,6 +203,7 @@ func TestKubeconfigWithProxyURL(t *testing.T) {
 
 // TestProxyURLSchemes: kubeconfigs accept socks5 and refuse socks5h.
 // It observes SOCKS-09 of docs/requirements.md.
+// It also observes OLD-98 of docs/requirements.md.
 func TestProxyURLSchemes(t *testing.T) {
 	srv := fakeAPI(t)
 	for scheme, ok := range map[string]bool{"socks5": true, "http": true, "https": true, "socks5h": false} {
@@ -350,6 +351,7 @@ func execByBoth(t *testing.T, config *rest.Config) {
 // TestExecThroughProxy: exec works by WebSocket and by SPDY, through socks5 and http proxies
 // with a user and a password.
 // It observes SOCKS-11 of docs/requirements.md.
+// It also observes OLD-100 of docs/requirements.md.
 func TestExecThroughProxy(t *testing.T) {
 	for _, scheme := range []string{"socks5", "http"} {
 		w, srv, _ := newAPIWorld(t)

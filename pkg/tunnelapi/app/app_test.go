@@ -160,6 +160,7 @@ func connected(o *unstructured.Unstructured) string {
 // the servers know. What goes away is shown as that.
 // It observes API-03, API-05, API-10, API-13, API-20, API-22, API-25, API-27, API-28a, API-29, API-87 and EXT-17 of
 // docs/requirements.md.
+// It also observes OLD-70, OLD-80 and OLD-96 of docs/requirements.md.
 func TestAPI(t *testing.T) {
 	one := tunneltest.NewRig(t, server.Config{ServerID: "one", Tokens: podTokens{}})
 	two := tunneltest.NewRig(t, server.Config{ServerID: "Two_2", Tokens: podTokens{}})

@@ -73,6 +73,7 @@ func token(content string) string {
 // resource version that can be had are answered.
 // It observes API-01, API-03, API-06, API-11, API-13, API-21, API-24, API-25, API-28, API-81, API-82, API-83, API-88 and EXT-17
 // of docs/requirements.md.
+// It also observes OLD-80 of docs/requirements.md.
 func TestBadInput(t *testing.T) {
 	rig := tunneltest.NewRig(t, server.Config{ServerID: "one"})
 	rig.StartAgent(agent.Config{AgentID: "a1"}, "")

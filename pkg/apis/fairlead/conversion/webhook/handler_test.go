@@ -43,6 +43,7 @@ const oldPool = `{"apiVersion": "fairlead.dev/v1alpha1", "kind": "TunnelPool", "
 // TestConvert: the answer has the request's UID and the objects in their order, and the
 // metrics count them.
 // It observes VER-60, VER-92, VER-93, VER-94 and VER-95 of docs/requirements.md.
+// It also observes OLD-53 and OLD-59 of docs/requirements.md.
 func TestConvert(t *testing.T) {
 	h := webhook.New(webhook.Options{})
 	registry := prometheus.NewPedanticRegistry()
@@ -85,6 +86,7 @@ func TestConvert(t *testing.T) {
 // TestRefuses: what is no conversion is refused with the reason, and one object of an
 // unknown kind fails the review as a whole, so that nothing is half converted.
 // It observes VER-90, VER-93, VER-94 and VER-95 of docs/requirements.md.
+// It also observes OLD-53 of docs/requirements.md.
 func TestRefuses(t *testing.T) {
 	h := webhook.New(webhook.Options{MaxBytes: 2000})
 	for name, tc := range map[string]struct {
