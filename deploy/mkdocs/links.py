@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A hook of MkDocs. Links of pages to files of the repository that the site does not have become links to the repository.
+Headings get the anchors that GitHub gives them, so that a link works in both places, unless a page has a heading twice.
 
 Links to pages and to files that do not exist stay as they are: MkDocs checks these. TestDocSiteHook runs this file.
 """
@@ -9,6 +10,15 @@ import posixpath
 import re
 
 LINK = re.compile(r"\]\(([^)\s#:]+)(#[^)\s]*)?\)")
+
+
+def slug(title, separator):
+    return re.sub(r"[^\w\- ]", "", title.strip().lower()).replace(" ", separator)
+
+
+def on_config(config):
+    config["mdx_configs"].setdefault("toc", {})["slugify"] = slug
+    return config
 
 
 def on_page_markdown(markdown, *, page, config, files):

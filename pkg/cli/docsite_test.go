@@ -7,9 +7,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -36,9 +34,14 @@ func readSite(t *testing.T) (s site) {
 }
 
 // TestDocSite: mkdocs.yml lists each page below docs exactly once, apart from generated and numbered ones, whose index
-// it lists, and no page that does not exist.
+// it lists, and no page that does not exist. A link that is broken on the site fails its build.
 func TestDocSite(t *testing.T) {
 	site := readSite(t)
+	for _, kind := range []string{"not_found", "unrecognized_links", "anchors"} {
+		if level := site.Validation.Links[kind]; !site.Strict || level != "warn" {
+			t.Errorf("mkdocs.yml: strict is %t and validation.links.%s %q", site.Strict, kind, level)
+		}
+	}
 	listed := map[string]int{}
 	var walk func(any)
 	walk = func(v any) {
@@ -84,67 +87,6 @@ func TestDocIndex(t *testing.T) {
 	}
 }
 
-// TestDocSiteLinks: a link that is broken on the site fails its build. MkDocs gives headings other anchors than GitHub, so an anchor has to be one of both.
-func TestDocSiteLinks(t *testing.T) {
-	site := readSite(t)
-	for _, kind := range []string{"not_found", "unrecognized_links", "anchors"} {
-		if level := site.Validation.Links[kind]; !site.Strict || level != "warn" {
-			t.Errorf("mkdocs.yml: strict is %t and validation.links.%s %q", site.Strict, kind, level)
-		}
-	}
-	anchors := 0
-	for _, page := range docPages(t) {
-		if !strings.HasPrefix(page, site.DocsDir+"/") {
-			continue
-		}
-		for _, target := range linksOf(readDoc(t, page)) {
-			file, anchor, _ := strings.Cut(target, "#")
-			to := page
-			if file != "" {
-				to = path.Join(path.Dir(page), file)
-			}
-			if anchor == "" || strings.Contains(target, ":") || !strings.HasPrefix(to, site.DocsDir+"/") || !strings.HasSuffix(to, ".md") {
-				continue
-			}
-			if anchors++; !siteAnchorsOf(readDoc(t, to))[anchor] {
-				t.Errorf("%s: link %s: on the site, %s has no such heading", page, target, to)
-			}
-		}
-	}
-	if anchors < 30 {
-		t.Errorf("found only %d links with an anchor", anchors)
-	}
-}
-
-// TestDocSiteLinksFindMistakes: anchors are those of MkDocs.
-func TestDocSiteLinksFindMistakes(t *testing.T) {
-	got := siteAnchorsOf("# A `b`, c: d-e & f!\n# Twice\n# Twice\n# [x](y.md) z\n```sh\n# no\n```\n")
-	for _, want := range []string{"a-b-c-d-e-f", "twice", "twice_1", "x-z"} {
-		if !got[want] {
-			t.Errorf("no anchor %s in %v", want, got)
-		}
-	}
-	if len(got) != 4 {
-		t.Errorf("anchors %v", got)
-	}
-}
-
-// siteAnchorsOf returns the anchors that MkDocs gives to headings.
-func siteAnchorsOf(text string) map[string]bool {
-	anchors := map[string]bool{}
-	drop, dashes := regexp.MustCompile(`[^\w\s-]`), regexp.MustCompile(`[-\s]+`)
-	for _, m := range heading.FindAllStringSubmatch(fenced.ReplaceAllString(text, ""), -1) {
-		title := drop.ReplaceAllString(mdLink.ReplaceAllString(m[1], "]"), "")
-		base := dashes.ReplaceAllString(strings.ToLower(strings.TrimSpace(title)), "-")
-		anchor := base
-		for n := 1; anchors[anchor]; n++ {
-			anchor = base + "_" + strconv.Itoa(n)
-		}
-		anchors[anchor] = true
-	}
-	return anchors
-}
-
 // hooked runs the hook of mkdocs.yml on a page, as MkDocs does, with a site that has the files of its arguments.
 const hooked = `
 import importlib.util, sys, types
@@ -154,10 +96,15 @@ spec.loader.exec_module(hook)
 files = types.SimpleNamespace(get_file_from_path=lambda path: path in sys.argv[3:] or None)
 config = {"config_file_path": "mkdocs.yml", "docs_dir": "docs", "repo_url": "https://example.org/x"}
 page = types.SimpleNamespace(file=types.SimpleNamespace(src_uri=sys.argv[2]))
-sys.stdout.write(hook.on_page_markdown(sys.stdin.read(), page=page, config=config, files=files))
+if sys.argv[2] == "heading":
+    config["mdx_configs"] = {}
+    sys.stdout.write(hook.on_config(config)["mdx_configs"]["toc"]["slugify"](sys.stdin.read(), "-"))
+else:
+    sys.stdout.write(hook.on_page_markdown(sys.stdin.read(), page=page, config=config, files=files))
 `
 
-// TestDocSiteHook: links to files of the repository lead out of the site. All others stay, also broken ones, which MkDocs reports.
+// TestDocSiteHook: links to files of the repository lead out of the site. All others stay, also broken ones, which MkDocs reports. Headings get
+// GitHub's anchors, which deploy/tools/mdlinks checks.
 func TestDocSiteHook(t *testing.T) {
 	python, err := exec.LookPath("python3")
 	if err != nil {
@@ -166,6 +113,16 @@ func TestDocSiteHook(t *testing.T) {
 	hooks := readSite(t).Hooks
 	if len(hooks) != 1 {
 		t.Fatalf("hooks %v", hooks)
+	}
+	run := func(stdin string, args ...string) string {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), python, append([]string{"-c", hooked, hooks[0]}, args...)...)
+		cmd.Dir, cmd.Stdin = repository, strings.NewReader(stdin)
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Errorf("%v: %s", err, out)
+		}
+		return string(out)
 	}
 	const outside = "](https://example.org/x/blob/main/"
 	for link, want := range map[string]string{
@@ -179,11 +136,18 @@ func TestDocSiteHook(t *testing.T) {
 		"](../../pkg/cli)":             outside + "pkg/cli)",
 		"](../man)":                    outside + "docs/man)",
 	} {
-		cmd := exec.CommandContext(t.Context(), python, "-c", hooked, hooks[0], "cli/README.md", "tunnel.md", "cli/README.md")
-		cmd.Dir, cmd.Stdin = repository, strings.NewReader("a [b"+link+", c")
-		out, err := cmd.CombinedOutput()
-		if got := string(out); err != nil || got != "a [b"+want+", c" {
-			t.Errorf("%s: %q, %v", link, got, err)
+		if got := run("a [b"+link+", c", "cli/README.md", "tunnel.md", "cli/README.md"); got != "a [b"+want+", c" {
+			t.Errorf("%s: %q", link, got)
+		}
+	}
+	for heading, want := range map[string]string{
+		"A b, c: d-e!":           "a-b-c-d-e",
+		"What it says & does":    "what-it-says--does",
+		"--agent-wait and a_b":   "--agent-wait-and-a_b",
+		"Größe, in /readyz (v1)": "größe-in-readyz-v1",
+	} {
+		if got := run(heading, "heading"); got != want {
+			t.Errorf("heading %q has the anchor %q, want %q", heading, got, want)
 		}
 	}
 }
