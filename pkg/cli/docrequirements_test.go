@@ -172,6 +172,7 @@ func checkRequirements(root, page string) (ids, faults []string) {
 			if dirs[dir] == nil {
 				if dirs[dir], err = functionsOf(filepath.Join(root, dir)); err != nil {
 					fault("%s: %v", row[1], err)
+					dirs[dir] = functions{}
 				}
 			}
 			names, err := dirs[dir].named(filepath.Join(root, dir), test[1], call)
