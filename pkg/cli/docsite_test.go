@@ -3,6 +3,9 @@
 package cli
 
 import (
+	"bytes"
+	"encoding/json"
+	"maps"
 	"os"
 	"os/exec"
 	"path"
@@ -87,20 +90,21 @@ func TestDocIndex(t *testing.T) {
 	}
 }
 
-// hooked runs the hook of mkdocs.yml on a page, as MkDocs does, with a site that has the files of its arguments.
+// hooked runs the hook of mkdocs.yml as MkDocs does, on links of a page of a site that has the files of its arguments, and on headings.
 const hooked = `
-import importlib.util, sys, types
+import importlib.util, json, sys, types
 spec = importlib.util.spec_from_file_location("hook", sys.argv[1])
 hook = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(hook)
 files = types.SimpleNamespace(get_file_from_path=lambda path: path in sys.argv[3:] or None)
-config = {"config_file_path": "mkdocs.yml", "docs_dir": "docs", "repo_url": "https://example.org/x"}
+config = {"config_file_path": "mkdocs.yml", "docs_dir": "docs", "repo_url": "https://example.org/x", "mdx_configs": {}}
 page = types.SimpleNamespace(file=types.SimpleNamespace(src_uri=sys.argv[2]))
-if sys.argv[2] == "heading":
-    config["mdx_configs"] = {}
-    sys.stdout.write(hook.on_config(config)["mdx_configs"]["toc"]["slugify"](sys.stdin.read(), "-"))
-else:
-    sys.stdout.write(hook.on_page_markdown(sys.stdin.read(), page=page, config=config, files=files))
+slug = hook.on_config(config)["mdx_configs"]["toc"]["slugify"]
+given = json.load(sys.stdin)
+json.dump({
+    "links": {link: hook.on_page_markdown("a [b" + link + ", c", page=page, config=config, files=files) for link in given["links"]},
+    "headings": {heading: slug(heading, "-") for heading in given["headings"]},
+}, sys.stdout)
 `
 
 // TestDocSiteHook: links to files of the repository lead out of the site. All others stay, also broken ones, which MkDocs reports. Headings get
@@ -114,18 +118,8 @@ func TestDocSiteHook(t *testing.T) {
 	if len(hooks) != 1 {
 		t.Fatalf("hooks %v", hooks)
 	}
-	run := func(stdin string, args ...string) string {
-		t.Helper()
-		cmd := exec.CommandContext(t.Context(), python, append([]string{"-c", hooked, hooks[0]}, args...)...)
-		cmd.Dir, cmd.Stdin = repository, strings.NewReader(stdin)
-		out, err := cmd.CombinedOutput()
-		if err != nil {
-			t.Errorf("%v: %s", err, out)
-		}
-		return string(out)
-	}
 	const outside = "](https://example.org/x/blob/main/"
-	for link, want := range map[string]string{
+	links := map[string]string{
 		"](../tunnel.md#limits)":       "](../tunnel.md#limits)",
 		"](#limits)":                   "](#limits)",
 		"](https://kubernetes.io/x#y)": "](https://kubernetes.io/x#y)",
@@ -135,19 +129,36 @@ func TestDocSiteHook(t *testing.T) {
 		"](../../README.md#commands)":  outside + "README.md#commands)",
 		"](../../pkg/cli)":             outside + "pkg/cli)",
 		"](../man)":                    outside + "docs/man)",
-	} {
-		if got := run("a [b"+link+", c", "cli/README.md", "tunnel.md", "cli/README.md"); got != "a [b"+want+", c" {
-			t.Errorf("%s: %q", link, got)
-		}
 	}
-	for heading, want := range map[string]string{
+	headings := map[string]string{
 		"A b, c: d-e!":           "a-b-c-d-e",
 		"What it says & does":    "what-it-says--does",
 		"--agent-wait and a_b":   "--agent-wait-and-a_b",
 		"Größe, in /readyz (v1)": "größe-in-readyz-v1",
-	} {
-		if got := run(heading, "heading"); got != want {
-			t.Errorf("heading %q has the anchor %q, want %q", heading, got, want)
+	}
+	given, err := json.Marshal(map[string][]string{"links": slices.Sorted(maps.Keys(links)), "headings": slices.Sorted(maps.Keys(headings))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), python, "-c", hooked, hooks[0], "cli/README.md", "tunnel.md", "cli/README.md")
+	var problem strings.Builder
+	cmd.Dir, cmd.Stdin, cmd.Stderr = repository, bytes.NewReader(given), &problem
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v: %s", err, problem.String())
+	}
+	var got struct{ Links, Headings map[string]string }
+	if err := json.Unmarshal(out, &got); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for link, want := range links {
+		if got.Links[link] != "a [b"+want+", c" {
+			t.Errorf("%s: %q", link, got.Links[link])
+		}
+	}
+	for heading, want := range headings {
+		if got.Headings[heading] != want {
+			t.Errorf("heading %q has the anchor %q, want %q", heading, got.Headings[heading], want)
 		}
 	}
 }
