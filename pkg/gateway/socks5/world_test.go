@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 	"k8s.io/apiserver/pkg/authentication/user"
 
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/gateway"
 	"github.com/fairlead-dev/fairlead/pkg/gateway/auth"
 )
@@ -166,23 +167,7 @@ func serveTCP(t *testing.T, f func(*net.TCPConn)) netip.AddrPort {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for {
-			nc, err := l.Accept()
-			if err != nil {
-				return
-			}
-			wg.Go(func() {
-				defer nc.Close()
-				f(nc.(*net.TCPConn))
-			})
-		}
-	})
-	t.Cleanup(func() {
-		_ = l.Close()
-		wg.Wait()
-	})
+	testutil.Serve(t, l, func(nc net.Conn) { f(nc.(*net.TCPConn)) })
 	return netip.MustParseAddrPort(l.Addr().String())
 }
 

@@ -12,11 +12,13 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
 
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/apiclient"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/tlsreload"
@@ -159,23 +161,17 @@ func TestTwoServers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var wg sync.WaitGroup
-	t.Cleanup(func() { l.Close(); wg.Wait() })
-	wg.Go(func() {
-		for i := 0; ; i++ {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			to := [...]string{a.AgentTLS, a.AgentTLS, b.AgentTLS}[i%3]
-			up, err := net.Dial("tcp", to)
-			if err != nil {
-				c.Close()
-				continue
-			}
-			wg.Go(func() { _, _ = io.Copy(up, c); up.Close() })
-			wg.Go(func() { _, _ = io.Copy(c, up); c.Close() })
+	var accepted atomic.Int64
+	testutil.ServeWith(t, l, func(conns *testutil.Conns, c net.Conn) {
+		to := [...]string{a.AgentTLS, a.AgentTLS, b.AgentTLS}[(accepted.Add(1)-1)%3]
+		up, err := net.Dial("tcp", to)
+		if err != nil {
+			return
 		}
+		conns.Add(up)
+		defer conns.Remove(up)
+		go func() { _, _ = io.Copy(up, c); up.Close() }()
+		_, _ = io.Copy(c, up)
 	})
 	ag := a.StartAgent(agent.Config{TLS: tlsOf(t, a, b)}, l.Addr().String())
 	Eventually(t, Patience, "both servers are connected", func() bool { return len(ag.Servers()) == 2 && b.Server.Connected(ag.ID) })

@@ -18,6 +18,7 @@ import (
 
 	"github.com/go-logr/logr"
 
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/internal/logtest"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
@@ -30,7 +31,8 @@ type connectProxy struct {
 
 	mu    sync.Mutex
 	asked []string // what it was asked to connect to
-	conns []net.Conn
+
+	conns *testutil.Conns // of clients and to servers
 }
 
 // serverName resolves nowhere but at the proxy.
@@ -39,33 +41,8 @@ const serverName = "servers.invalid"
 func newConnectProxy(t *testing.T, l net.Listener, user, server string) *connectProxy {
 	t.Helper()
 	p := &connectProxy{addr: l.Addr().String(), user: user}
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			wg.Go(func() { p.serve(c, server) })
-		}
-	})
-	t.Cleanup(func() { l.Close(); p.cut(); wg.Wait() })
+	p.conns = testutil.ServeWith(t, l, func(conns *testutil.Conns, c net.Conn) { p.serve(conns, c, server) })
 	return p
-}
-
-func (p *connectProxy) keep(c net.Conn) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.conns = append(p.conns, c)
-}
-
-func (p *connectProxy) cut() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, c := range p.conns {
-		_ = c.Close()
-	}
-	p.conns = nil
 }
 
 // requests are what the proxy was asked to connect to.
@@ -75,9 +52,7 @@ func (p *connectProxy) requests() []string {
 	return append([]string(nil), p.asked...)
 }
 
-func (p *connectProxy) serve(c net.Conn, server string) {
-	defer c.Close()
-	p.keep(c)
+func (p *connectProxy) serve(conns *testutil.Conns, c net.Conn, server string) {
 	r := bufio.NewReader(c)
 	req, err := http.ReadRequest(r)
 	if err != nil {
@@ -103,8 +78,8 @@ func (p *connectProxy) serve(c net.Conn, server string) {
 	if err != nil {
 		return
 	}
-	defer to.Close()
-	p.keep(to)
+	conns.Add(to)
+	defer conns.Remove(to)
 	_, _ = io.WriteString(c, "HTTP/1.1 200 Connection established\r\nVia: test\r\n\r\n")
 	go func() { _, _ = io.Copy(to, r); _ = to.Close() }()
 	_, _ = io.Copy(c, to)
@@ -143,7 +118,7 @@ func TestHTTPProxy(t *testing.T) {
 			for _, d := range []Dialer{GRPC(r.GRPC), Connect(r.Connect)} {
 				echoes(t, MustDial(t, d, echo), 1, 64<<10)
 			}
-			p.cut()
+			p.conns.Cut()
 			before := len(p.requests())
 			Eventually(t, Patience, "the agent asks the proxy again", func() bool { return len(p.requests()) > before })
 			Eventually(t, Patience, "all links are back", linked)

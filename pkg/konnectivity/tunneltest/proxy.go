@@ -23,8 +23,9 @@ type Proxy struct {
 	delay   atomic.Int64
 	pieces  atomic.Int64 // greatest size of a piece; 0 is any
 
-	mu    sync.Mutex
-	conns []net.Conn
+	mu     sync.Mutex
+	closed bool
+	conns  []net.Conn
 }
 
 // NewProxy returns a proxy to an address.
@@ -52,15 +53,36 @@ func NewProxy(t testing.TB, to string) *Proxy {
 				a.Close()
 				continue
 			}
-			p.mu.Lock()
-			p.conns = append(p.conns, a, b)
-			p.mu.Unlock()
+			if !p.keep(a, b) {
+				return
+			}
 			wg.Go(func() { p.copy(b, a, &p.forth) })
 			wg.Go(func() { p.copy(a, b, &p.back) })
 		}
 	})
-	t.Cleanup(func() { l.Close(); p.Cut(); wg.Wait() })
+	t.Cleanup(func() { l.Close(); p.close(); wg.Wait() })
 	return p
+}
+
+// keep keeps the two connections of a client for Cut. After close, it closes them and reports false: the listener can still
+// return a connection while it is being closed.
+func (p *Proxy) keep(a, b net.Conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		_, _ = a.Close(), b.Close()
+		return false
+	}
+	p.conns = append(p.conns, a, b)
+	return true
+}
+
+// close is Cut for all connections, also those that are kept later.
+func (p *Proxy) close() {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	p.Cut()
 }
 
 // To has the next connections lead to another address.

@@ -8,9 +8,10 @@ import (
 	"io"
 	"net"
 	"strings"
-	"sync"
 	"testing"
 	"time"
+
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 )
 
 // Pair describes the server and agent that the suite runs against.
@@ -67,40 +68,7 @@ func TargetAt(t testing.TB, address string, f func(c net.Conn)) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var wg sync.WaitGroup
-	var mu sync.Mutex
-	open := map[net.Conn]bool{}
-	wg.Go(func() {
-		for {
-			c, err := l.Accept()
-			if errors.Is(err, net.ErrClosed) {
-				return
-			}
-			if err != nil {
-				time.Sleep(time.Millisecond)
-				continue
-			}
-			mu.Lock()
-			open[c] = true
-			mu.Unlock()
-			wg.Go(func() {
-				f(c)
-				c.Close()
-				mu.Lock()
-				delete(open, c)
-				mu.Unlock()
-			})
-		}
-	})
-	t.Cleanup(func() {
-		l.Close()
-		mu.Lock()
-		for c := range open {
-			c.Close()
-		}
-		mu.Unlock()
-		wg.Wait()
-	})
+	testutil.Serve(t, l, f)
 	return l.Addr().String()
 }
 
