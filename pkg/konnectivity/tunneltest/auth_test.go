@@ -45,10 +45,7 @@ func TestTokens(t *testing.T) {
 			var mu sync.Mutex
 			token := "wrong"
 			crt, key := r.CA.Issue(t, "a", time.Now().Add(time.Hour))
-			loader, err := tlsreload.NewLoader(tlsreload.Files{Cert: crt, Key: key, CA: r.CA.File}, logr.Logger{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			loader := newLoader(t, tlsreload.Files{Cert: crt, Key: key, CA: r.CA.File}, logr.Logger{})
 			cfg := agent.Config{Address: r.AgentTLS, AgentID: "a", Identifiers: "host=node1", SyncInterval: 20 * time.Millisecond, SyncIntervalCap: 50 * time.Millisecond,
 				TLS: func() (*tls.Config, error) {
 					return loader.Client(&tls.Config{ServerName: "127.0.0.1", MinVersion: tls.VersionTLS12}), nil

@@ -17,10 +17,7 @@ import (
 // clientOf returns the TLS of an agent with a certificate of its own.
 func clientOf(t *testing.T, ca *CA, crt, key string) func() (*tls.Config, error) {
 	t.Helper()
-	loader, err := tlsreload.NewLoader(tlsreload.Files{Cert: crt, Key: key, CA: ca.File}, logr.Logger{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	loader := newLoader(t, tlsreload.Files{Cert: crt, Key: key, CA: ca.File}, logr.Logger{})
 	return func() (*tls.Config, error) {
 		return loader.Client(&tls.Config{ServerName: "127.0.0.1", MinVersion: tls.VersionTLS12}), nil
 	}
@@ -62,7 +59,6 @@ func TestExpiredServer(t *testing.T) {
 	r.StartAgent(agent.Config{}, "")
 	tr := StartTraffic(t, Connect(r.Connect), nil)
 	r.CA.Issue(t, "server", time.Now().Add(-time.Hour))
-	time.Sleep(1100 * time.Millisecond) // until the server looks at its files again
 	l := &logs{}
 	a := r.LaunchAgent(agent.Config{Logger: l.logger()}, "")
 	Eventually(t, Patience, "failures are counted", func() bool {

@@ -98,10 +98,7 @@ func NewRig(t testing.TB, cfg server.Config) *Rig {
 	dir := ShortDir(t)
 	r := &Rig{t: t, CA: NewCA(t, dir), Metrics: server.NewMetrics(), GRPC: filepath.Join(dir, "g"), Connect: filepath.Join(dir, "c")}
 	crt, key := r.CA.Issue(t, "server", time.Now().Add(time.Hour))
-	loader, err := tlsreload.NewLoader(tlsreload.Files{Cert: crt, Key: key, CA: r.CA.File}, logtest.New(func(_ int, line string) { t.Log(line) }))
-	if err != nil {
-		t.Fatal(err)
-	}
+	loader := newLoader(t, tlsreload.Files{Cert: crt, Key: key, CA: r.CA.File}, logtest.New(func(_ int, line string) { t.Log(line) }))
 	if cfg.ServerID == "" {
 		cfg.ServerID = "test-server"
 	}
@@ -130,10 +127,17 @@ func NewRig(t testing.TB, cfg server.Config) *Rig {
 func (r *Rig) loader(name string) *tlsreload.Loader {
 	r.t.Helper()
 	crt, key := r.CA.Issue(r.t, name, time.Now().Add(time.Hour))
-	loader, err := tlsreload.NewLoader(tlsreload.Files{Cert: crt, Key: key, CA: r.CA.File}, logr.Logger{})
+	return newLoader(r.t, tlsreload.Files{Cert: crt, Key: key, CA: r.CA.File}, logr.Logger{})
+}
+
+// newLoader returns a loader that uses new certificates as soon as they are in the files.
+func newLoader(t testing.TB, files tlsreload.Files, logger logr.Logger) *tlsreload.Loader {
+	t.Helper()
+	loader, err := tlsreload.NewLoader(files, logger)
 	if err != nil {
-		r.t.Fatal(err)
+		t.Fatal(err)
 	}
+	loader.SetInterval(0)
 	return loader
 }
 

@@ -34,11 +34,9 @@ func newRogueServers(t *testing.T, proto string) *rogueServers {
 	t.Helper()
 	good := NewRig(t, server.Config{ServerCount: 2})
 	crt, key := good.CA.Issue(t, "rogue server", time.Now().Add(time.Hour))
-	loader, err := tlsreload.NewLoader(tlsreload.Files{Cert: crt, Key: key}, logr.Logger{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	loader := newLoader(t, tlsreload.Files{Cert: crt, Key: key}, logr.Logger{})
 	r := &rogueServers{}
+	var err error
 	r.listen, err = tls.Listen("tcp", "127.0.0.1:0", loader.Server(&tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{proto}}))
 	if err != nil {
 		t.Fatal(err)

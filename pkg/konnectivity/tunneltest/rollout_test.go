@@ -139,27 +139,21 @@ func TestAgentRollout(t *testing.T) {
 func TestCertificateRotation(t *testing.T) {
 	r := NewRig(t, server.Config{})
 	crt, key := r.CA.Issue(t, "rotating", time.Now().Add(time.Hour))
-	loader, err := tlsreload.NewLoader(tlsreload.Files{Cert: crt, Key: key, CA: r.CA.File}, logr.Logger{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	loader := newLoader(t, tlsreload.Files{Cert: crt, Key: key, CA: r.CA.File}, logr.Logger{})
 	cfg := func() (*tls.Config, error) {
 		return loader.Client(&tls.Config{ServerName: "127.0.0.1", MinVersion: tls.VersionTLS12}), nil
 	}
 	a := r.StartAgent(agent.Config{TLS: cfg}, "")
 	a.Stop()
 	other := NewCA(t, r.CA.Dir) // replaces the CA file
-	time.Sleep(1100 * time.Millisecond)
 	if _, err := connectOnce(r, cfg); err == nil {
 		t.Error("server accepts a certificate of the old CA")
 	}
 	other.Issue(t, "rotating", time.Now().Add(time.Hour))
 	other.Issue(t, "server", time.Now().Add(time.Hour))
-	time.Sleep(1100 * time.Millisecond)
 	r.CA = other
 	r.StartAgent(agent.Config{TLS: cfg}, "")
 	other.Issue(t, "rotating", time.Now().Add(-time.Hour))
-	time.Sleep(1100 * time.Millisecond)
 	if _, err := connectOnce(r, cfg); err == nil {
 		t.Error("server accepts an expired certificate")
 	}

@@ -43,10 +43,7 @@ func TestStreamErrors(t *testing.T) {
 			dir := ShortDir(t)
 			ca := NewCA(t, dir)
 			crt, key := ca.Issue(t, "server", time.Now().Add(time.Hour))
-			loader, err := tlsreload.NewLoader(tlsreload.Files{Cert: crt, Key: key, CA: ca.File}, logr.Logger{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			loader := newLoader(t, tlsreload.Files{Cert: crt, Key: key, CA: ca.File}, logr.Logger{})
 			l, err := tls.Listen("tcp", "127.0.0.1:0", loader.Server(&tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"}}))
 			if err != nil {
 				t.Fatal(err)

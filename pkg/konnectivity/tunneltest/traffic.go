@@ -50,9 +50,11 @@ type Traffic struct {
 	stop chan struct{}
 	wg   sync.WaitGroup
 
-	mu     sync.Mutex
-	wholes [2]int // downloads and uploads
-	cuts   [2]int
+	mu      sync.Mutex
+	wholes  [2]int // downloads and uploads
+	cuts    [2]int
+	gate    chan struct{} // where transfers wait in Midway; nil otherwise
+	waiting int           // transfers at the gate
 }
 
 // StartTraffic starts transfers and returns when transfers in both directions have
@@ -93,6 +95,41 @@ func (tr *Traffic) Cut() int {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
 	return tr.cuts[download] + tr.cuts[upload]
+}
+
+// Midway calls do while each client is in the middle of a transfer, which goes on afterward. A fault in do that ends
+// the connections of all clients therefore breaks one transfer of each.
+func (tr *Traffic) Midway(do func()) {
+	tr.t.Helper()
+	gate := make(chan struct{})
+	tr.mu.Lock()
+	tr.gate, tr.waiting = gate, 0
+	tr.mu.Unlock()
+	defer func() {
+		tr.mu.Lock()
+		tr.gate = nil
+		tr.mu.Unlock()
+		close(gate)
+	}()
+	Eventually(tr.t, 2*transferBound, "all clients are in the middle of a transfer", func() bool {
+		tr.mu.Lock()
+		defer tr.mu.Unlock()
+		return tr.waiting >= clients
+	})
+	do()
+}
+
+// passGate waits in Midway.
+func (tr *Traffic) passGate() {
+	tr.mu.Lock()
+	gate := tr.gate
+	if gate != nil {
+		tr.waiting++
+	}
+	tr.mu.Unlock()
+	if gate != nil {
+		<-gate
+	}
 }
 
 // End stops and waits until nothing is under way.
@@ -171,7 +208,7 @@ func (tr *Traffic) transfer(c net.Conn, kind, seed byte) error {
 	}
 	want := content(seed)
 	if kind == upload {
-		if err := trickle(c, want); err != nil {
+		if err := tr.trickle(c, want); err != nil {
 			return err
 		}
 		sum := sha256.Sum256(want)
@@ -213,7 +250,7 @@ func (tr *Traffic) serve(c net.Conn) {
 	}
 	body := content(head[1])
 	if head[0] == download {
-		_ = trickle(c, body)
+		_ = tr.trickle(c, body)
 		return
 	}
 	got, err := io.ReadAll(io.LimitReader(c, transferSize))
@@ -231,14 +268,15 @@ func content(seed byte) []byte {
 }
 
 // trickle writes so slowly that something can happen meanwhile.
-func trickle(c net.Conn, b []byte) error {
+func (tr *Traffic) trickle(c net.Conn, b []byte) error {
 	for len(b) > 0 {
+		tr.passGate()
 		n, err := c.Write(b[:min(len(b), 64<<10)])
 		if err != nil {
 			return err
 		}
 		b = b[n:]
-		time.Sleep(5 * time.Millisecond)
+		time.Sleep(5 * time.Millisecond) // the pace of the transfer
 	}
 	return nil
 }

@@ -24,7 +24,7 @@ import (
 // Files are the PEM files of one side of TLS. CA may be empty.
 type Files struct{ Cert, Key, CA string }
 
-// checkEvery is how often files are looked at, at most.
+// checkEvery is how often a loader looks at its files, at most, unless SetInterval changes it.
 const checkEvery = time.Second
 
 // stamp identifies the content of a file without reading it. Tools that make files
@@ -55,6 +55,7 @@ func stampOf(path string) (stamp, error) {
 type Loader struct {
 	files  Files
 	logger logr.Logger
+	every  time.Duration
 
 	mu      sync.Mutex
 	checked time.Time
@@ -70,13 +71,17 @@ type Loader struct {
 // of a part that cannot be read next to one that can. logger gets this, reloads and their
 // failures.
 func NewLoader(files Files, logger logr.Logger) (*Loader, error) {
-	l := &Loader{files: files, logger: logger}
+	l := &Loader{files: files, logger: logger, every: checkEvery}
 	_, err := l.load(func(damage error) error {
 		logger.Error(damage, "Using only a part of a file")
 		return nil
 	})
 	return l, err
 }
+
+// SetInterval sets how often the loader looks at its files, at most. With 0 it does so at each use. Call it before the
+// first use.
+func (l *Loader) SetInterval(d time.Duration) { l.every = d }
 
 func (l *Loader) paths() [3]string { return [3]string{l.files.Cert, l.files.Key, l.files.CA} }
 
@@ -159,7 +164,7 @@ var errNoCert = errors.New("no certificate in it")
 func (l *Loader) refresh() (*tls.Certificate, *x509.CertPool, int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if now := time.Now(); now.Sub(l.checked) >= checkEvery {
+	if now := time.Now(); now.Sub(l.checked) >= l.every {
 		l.checked = now
 		stamps, err := l.current()
 		if err == nil && stamps != l.stamps {

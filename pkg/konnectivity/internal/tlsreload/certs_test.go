@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -18,9 +19,6 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/tlsreload"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunneltest"
 )
-
-// noticed is longer than files are used without a look at them.
-const noticed = 1100 * time.Millisecond
 
 // pair is a loader for both sides of a connection, and what it logged.
 type pair struct {
@@ -35,11 +33,43 @@ func newPair(t *testing.T) (*pair, *tunneltest.CA) {
 	p := &pair{}
 	p.files.Cert, p.files.Key = ca.Issue(t, "both", time.Now().Add(time.Hour))
 	p.files.CA = ca.File
+	p.load(t, logtest.New(func(_ int, line string) { p.logs = append(p.logs, line) }))
+	return p, ca
+}
+
+// load makes the loader, which looks at the files at each use.
+func (p *pair) load(t *testing.T, logger logr.Logger) {
+	t.Helper()
 	var err error
-	if p.Loader, err = tlsreload.NewLoader(p.files, logtest.New(func(_ int, line string) { p.logs = append(p.logs, line) })); err != nil {
+	if p.Loader, err = tlsreload.NewLoader(p.files, logger); err != nil {
 		t.Fatal(err)
 	}
-	return p, ca
+	p.SetInterval(0)
+}
+
+// TestInterval checks that a loader looks at its files once a second: not before, so that each connection costs no look,
+// and then.
+func TestInterval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ca := tunneltest.NewCA(t, t.TempDir())
+		p := &pair{}
+		p.files.Cert, p.files.Key = ca.Issue(t, "both", time.Now().Add(time.Hour))
+		p.files.CA = ca.File
+		var err error
+		if p.Loader, err = tlsreload.NewLoader(p.files, logr.Logger{}); err != nil {
+			t.Fatal(err)
+		}
+		first := p.handshake(t)
+		ca.Issue(t, "both", time.Now().Add(time.Hour))
+		time.Sleep(time.Second - 1)
+		if p.handshake(t) != first {
+			t.Error("the loader has looked at its files within a second")
+		}
+		time.Sleep(1)
+		if p.handshake(t) == first {
+			t.Error("the renewed certificate is not used after a second")
+		}
+	})
 }
 
 // record returns what adds lines, each behind its level, to a list.
@@ -71,7 +101,6 @@ func TestReload(t *testing.T) {
 	p, ca := newPair(t)
 	first := p.handshake(t)
 	ca.Issue(t, "both", time.Now().Add(time.Hour))
-	time.Sleep(noticed)
 	second := p.handshake(t)
 	if second == first {
 		t.Error("the renewed certificate is not used")
@@ -85,7 +114,6 @@ func TestReload(t *testing.T) {
 		}
 		p.logs = nil
 		for range 2 {
-			time.Sleep(noticed)
 			if got := p.handshake(t); got != second {
 				t.Errorf("%s: certificate %s is used, want %s as before", name, got, second)
 			}
@@ -94,7 +122,6 @@ func TestReload(t *testing.T) {
 			t.Errorf("%s: logged %q, want one line with the file", name, p.logs)
 		}
 		ca.Issue(t, "both", time.Now().Add(time.Hour))
-		time.Sleep(noticed)
 		second = p.handshake(t)
 	}
 }

@@ -41,7 +41,6 @@ func TestCutBundle(t *testing.T) {
 	whole, otherCA := mustRead(t, ca.File), mustRead(t, other.File)
 	before := p.handshake(t)
 	mustWrite(t, ca.File, otherCA, whole[:len(whole)/2])
-	time.Sleep(noticed)
 	p.handshake(t)
 	if len(p.logs) != 1 || !strings.Contains(p.logs[0], `Keeping the certificates in use err="`+ca.File+" has 1 readable PEM block and 1 unreadable one") {
 		t.Errorf("logged %q, want one line that keeps the certificates", p.logs)
@@ -52,7 +51,6 @@ func TestCutBundle(t *testing.T) {
 	}
 	mustWrite(t, ca.File, otherCA, whole)
 	p.logs = nil
-	time.Sleep(noticed)
 	p.handshake(t)
 	if len(p.logs) != 1 || !strings.HasPrefix(p.logs[0], "Reloaded") {
 		t.Errorf("the whole bundle: logged %q, want that it was reloaded", p.logs)
@@ -61,7 +59,6 @@ func TestCutBundle(t *testing.T) {
 	chain := mustRead(t, p.files.Cert)
 	ca.Issue(t, "both", time.Now().Add(time.Hour))
 	mustWrite(t, p.files.Cert, mustRead(t, p.files.Cert), chain[:len(chain)/2])
-	time.Sleep(noticed)
 	if got := p.handshake(t); got != before {
 		t.Error("a certificate with a cut chain is used")
 	}
@@ -89,10 +86,7 @@ func TestSameSizeAndTime(t *testing.T) {
 	p := &pair{}
 	p.files.Cert, p.files.Key = issue("both")
 	p.files.CA = ca.File
-	var err error
-	if p.Loader, err = tlsreload.NewLoader(p.files, logr.Logger{}); err != nil {
-		t.Fatal(err)
-	}
+	p.load(t, logr.Logger{})
 	first := p.handshake(t)
 	next, nextKey := issue("next")
 	for from, to := range map[string]string{next: p.files.Cert, nextKey: p.files.Key} {
@@ -100,7 +94,6 @@ func TestSameSizeAndTime(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	time.Sleep(noticed)
 	if p.handshake(t) == first {
 		t.Error("the certificate that took the place of the first is not used")
 	}
@@ -127,14 +120,11 @@ func TestOverwrittenSameSizeAndTime(t *testing.T) {
 	}
 	write(p.files.Cert, mustRead(t, p.files.Cert))
 	write(p.files.Key, mustRead(t, p.files.Key))
-	var err error
-	if p.Loader, err = tlsreload.NewLoader(p.files, logr.Logger{}); err != nil {
-		t.Fatal(err)
-	}
+	p.load(t, logr.Logger{})
 	first := p.handshake(t)
+	time.Sleep(50 * time.Millisecond) // the kernel's times of changes have steps of up to 10 ms
 	write(p.files.Cert, mustRead(t, next))
 	write(p.files.Key, mustRead(t, nextKey))
-	time.Sleep(noticed)
 	if p.handshake(t) == first {
 		t.Error("the certificate that was written over the first is not used")
 	}
@@ -150,7 +140,6 @@ func TestTouched(t *testing.T) {
 	if err := os.Chmod(filepath.Clean(p.files.Key), 0o400); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(noticed)
 	p.handshake(t)
 	if len(p.logs) > 0 {
 		t.Errorf("logged %q, want nothing", p.logs)
