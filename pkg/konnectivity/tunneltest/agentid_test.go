@@ -14,8 +14,10 @@ import (
 // TestLongAgentID: an agent ID of 256 bytes is accepted. A longer one is refused, counted
 // and named to the agent, and the log does not have it.
 func TestLongAgentID(t *testing.T) {
+	t.Parallel()
 	for _, upstreamOnly := range []bool{false, true} {
 		t.Run(fmt.Sprintf("upstream=%v", upstreamOnly), func(t *testing.T) {
+			t.Parallel()
 			var atServer, atAgent logs
 			r := NewRig(t, server.Config{Protocol: Only(upstreamOnly), Logger: atServer.logger()})
 			r.StartAgent(agent.Config{AgentID: strings.Repeat("i", 256)}, "")

@@ -38,6 +38,7 @@ func (tokens) Check(_ context.Context, _, token string) (string, error) {
 // TestTokens: a wrong token and another node's name are refused, counted each time and
 // logged once, and the agent gets in as soon as its token is right, without a restart.
 func TestTokens(t *testing.T) {
+	t.Parallel()
 	for _, upstreamOnly := range []bool{false, true} {
 		t.Run(fmt.Sprintf("upstream=%v", upstreamOnly), func(t *testing.T) {
 			said := &logs{}
@@ -90,12 +91,19 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// TestManyDials makes 10,000 dials with each protocol, half of them with gRPC and half
-// with HTTP CONNECT, alongside transfers, and checks that all transfers are complete.
-func TestManyDials(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes a while")
-	}
+// TestManyDials makes many dials with each protocol, half of them with gRPC and half with HTTP CONNECT, alongside transfers,
+// and checks that all transfers are complete.
+func TestManyDials(t *testing.T) { dialBesideTransfers(t, 5) }
+
+// TestThousandsOfDials is TestManyDials with 10,000 dials for each protocol.
+func TestThousandsOfDials(t *testing.T) {
+	testutil.Full(t, "20,000 dials")
+	testutil.Limit(t, 5*time.Minute) // they take 10 CPU seconds
+	dialBesideTransfers(t, 100)
+}
+
+func dialBesideTransfers(t *testing.T, each int) {
+	t.Helper()
 	for _, upstreamOnly := range []bool{false, true} {
 		t.Run(fmt.Sprintf("upstream %v", upstreamOnly), func(t *testing.T) {
 			r := NewRig(t, server.Config{Protocol: Only(upstreamOnly)})
@@ -105,7 +113,7 @@ func TestManyDials(t *testing.T) {
 			var wg sync.WaitGroup
 			for i := range 100 {
 				dial := []Dialer{Connect(r.Connect), GRPC(r.GRPC)}[i%2]
-				wg.Go(func() { dialMany(t, dial, addr, 100) })
+				wg.Go(func() { dialMany(t, dial, addr, each) })
 			}
 			wg.Wait()
 			tr.Progress()
@@ -149,6 +157,7 @@ func TestSeveralLinks(t *testing.T) {
 // TestTwoServers: behind one address that leads to two servers in turn, the agent
 // connects to both and to neither twice.
 func TestTwoServers(t *testing.T) {
+	t.Parallel()
 	a := NewRig(t, server.Config{ServerID: "a", ServerCount: 2})
 	b := NewRig(t, server.Config{ServerID: "b", ServerCount: 2})
 	if b.CA.File == a.CA.File {

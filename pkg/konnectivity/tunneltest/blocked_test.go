@@ -14,8 +14,10 @@ import (
 // TestBlockedConnections: connections on which one side does not take what the other
 // sends are counted while that lasts.
 func TestBlockedConnections(t *testing.T) {
+	t.Parallel()
 	for _, mode := range []string{"grpc", "http-connect"} {
 		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
 			r := NewRig(t, server.Config{})
 			r.StartAgent(agent.Config{}, "")
 			p := Pair{Dial: GRPC(r.GRPC)}
@@ -48,8 +50,10 @@ func TestBlockedConnections(t *testing.T) {
 // TestFrontendWrites: what is written to clients is counted with the time that it took
 // until the client's side had it.
 func TestFrontendWrites(t *testing.T) {
+	t.Parallel()
 	for _, mode := range []string{"grpc", "http-connect"} {
 		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
 			r := NewRig(t, server.Config{})
 			r.StartAgent(agent.Config{}, "")
 			dial := GRPC(r.GRPC)
@@ -69,13 +73,13 @@ func TestFrontendWrites(t *testing.T) {
 				Eventually(t, Patience, "a write is counted", func() bool { return writes() > before })
 			}
 			const size = 4 << 20
-			c = MustDial(t, dial, Target(t, endless))
+			c = mustDialLeave(t, dial, Target(t, endless))
 			_, _ = c.Write([]byte{1})
 			Eventually(t, Patience, "the client's side takes no more", func() bool {
 				return Metric(r.Metrics.Registry, `konnectivity_network_proxy_server_full_receive_channels{service_method="Connect"}`) == 1
 			})
 			before := late()
-			time.Sleep(300 * time.Millisecond)
+			time.Sleep(150 * time.Millisecond) // later than the bucket of 100 ms
 			if _, err := readFull(c, make([]byte, size), Patience); err != nil {
 				t.Fatal(err)
 			}

@@ -25,6 +25,7 @@ import (
 // limit on connections pass, whether they wait for an answer or have one. The others
 // fail with an error that names the limit.
 func TestManyDialsAtOnce(t *testing.T) {
+	t.Parallel()
 	const limit, n = 5, 40
 	hole := BlackHole(t)
 	for name, c := range map[string]struct {
@@ -133,6 +134,7 @@ func (w *wave) connected() int {
 // TestManyAgentsAtOnce checks that, when many agents connect at once, no more than the
 // limit are accepted.
 func TestManyAgentsAtOnce(t *testing.T) {
+	t.Parallel()
 	const limit, n = 3, 20
 	for name, upstreamOnly := range map[string]bool{"link": false, "upstream": true} {
 		t.Run(name, func(t *testing.T) {
@@ -161,6 +163,7 @@ func TestManyAgentsAtOnce(t *testing.T) {
 // the limit with the reason, and accepts it when there is room. It soon cuts off
 // another peer that sends nothing.
 func TestSilentPeersTakeRoom(t *testing.T) {
+	t.Parallel()
 	r := NewRig(t, server.Config{MaxAgents: 1, HandshakeTimeout: 3 * Patience})
 	first := silentPeer(t, r)
 	l := &logs{}
@@ -200,6 +203,7 @@ func silentPeer(t *testing.T, r *Rig) *tls.Conn {
 // connections as it allows them. When all agents are full, a dial fails with an error
 // that names the limit.
 func TestFullAgentsAreNotAsked(t *testing.T) {
+	t.Parallel()
 	for name, upstreamOnly := range map[string]bool{"link": false, "upstream": true} {
 		t.Run(name, func(t *testing.T) {
 			const agents = 3

@@ -15,6 +15,7 @@ import (
 // connects and resets its stream again and again. The server ends the connection after a few,
 // counts it, and has authenticated no more of them; other agents stay.
 func TestFloodOfBriefAgents(t *testing.T) {
+	t.Parallel()
 	const most = 50
 	r := NewRig(t, server.Config{Tokens: tokens{}, Logger: (&logs{}).logger()})
 	r.StartAgent(agent.Config{Token: token("good")}, "")

@@ -15,6 +15,7 @@ import (
 // because it gives its dials up in the moment in which it makes them, loses its connection
 // and is counted. Each call costs the server a stream.
 func TestCallFlood(t *testing.T) {
+	t.Parallel()
 	const proxy = "/ProxyService/Proxy"
 	for name, call := range map[string]func(s *rogueStream, n int64){
 		"end": func(s *rogueStream, _ int64) { s.Finish(nil) },

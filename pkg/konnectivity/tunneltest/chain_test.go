@@ -17,6 +17,7 @@ import (
 // never shown to the server, logs which CAs the server names and which one issued the
 // certificate; with the intermediate in the file it connects.
 func TestAgentWithoutIntermediate(t *testing.T) {
+	t.Parallel()
 	for _, upstreamOnly := range []bool{false, true} {
 		for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 			t.Run(fmt.Sprintf("upstream=%v, %s", upstreamOnly, tls.VersionName(version)), func(t *testing.T) {

@@ -21,33 +21,41 @@ import (
 // goes on writing, which fails at the closed end: an answer that comes before the end
 // of the question, as of a command that does not read all of its input.
 func TestLastWords(t *testing.T) {
+	t.Parallel()
 	for mode, overTCP := range map[string]bool{"grpc": false, "http-connect": false, "http-connect with TLS": true} {
-		r := NewRig(t, server.Config{})
-		a := r.StartAgent(agent.Config{}, "")
-		dial := map[string]Dialer{"grpc": GRPC(r.GRPC), "http-connect": Connect(r.Connect)}[mode]
-		if overTCP {
-			cfg, err := r.AgentTLSConfig()()
-			if err != nil {
-				t.Fatal(err)
-			}
-			_, proxy := r.FrontendsTLS()
-			dial = ConnectTLS(proxy, cfg)
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			lastWordsOf(t, mode, overTCP)
+		})
+	}
+}
+
+func lastWordsOf(t *testing.T, mode string, overTCP bool) {
+	r := NewRig(t, server.Config{})
+	a := r.StartAgent(agent.Config{}, "")
+	dial := map[string]Dialer{"grpc": GRPC(r.GRPC), "http-connect": Connect(r.Connect)}[mode]
+	if overTCP {
+		cfg, err := r.AgentTLSConfig()()
+		if err != nil {
+			t.Fatal(err)
 		}
-		for end, reset := range map[string]bool{"closes": false, "resets": true} {
-			t.Run(mode+"/destination "+end, func(t *testing.T) {
+		_, proxy := r.FrontendsTLS()
+		dial = ConnectTLS(proxy, cfg)
+	}
+	for end, reset := range map[string]bool{"closes": false, "resets": true} {
+		t.Run("destination "+end, func(t *testing.T) {
+			conns := make(chan net.Conn, 1)
+			c := MustDial(t, dial, heldTarget(t, conns))
+			lastWords(t, <-conns, c, reset, overTCP)
+			Eventually(t, Patience, "the agent keeps nothing", func() bool { return a.Connections() == 0 })
+		})
+		if mode == "http-connect" && !reset || overTCP {
+			t.Run("client "+end, func(t *testing.T) {
 				conns := make(chan net.Conn, 1)
 				c := MustDial(t, dial, heldTarget(t, conns))
-				lastWords(t, <-conns, c, reset, overTCP)
+				lastWords(t, c, <-conns, reset, true)
 				Eventually(t, Patience, "the agent keeps nothing", func() bool { return a.Connections() == 0 })
 			})
-			if mode == "http-connect" && !reset || overTCP {
-				t.Run(mode+"/client "+end, func(t *testing.T) {
-					conns := make(chan net.Conn, 1)
-					c := MustDial(t, dial, heldTarget(t, conns))
-					lastWords(t, c, <-conns, reset, true)
-					Eventually(t, Patience, "the agent keeps nothing", func() bool { return a.Connections() == 0 })
-				})
-			}
 		}
 	}
 }
@@ -78,7 +86,7 @@ func lastWords(t *testing.T, from, to net.Conn, reset, tells bool) {
 	}
 	for range 20 { // the first is answered by a reset, the next ones fail
 		_, _ = to.Write([]byte("is anybody there?"))
-		time.Sleep(5 * time.Millisecond)
+		time.Sleep(5 * time.Millisecond) // the peer's kernel answers
 	}
 	_ = to.SetReadDeadline(time.Now().Add(Patience))
 	got, err := io.ReadAll(to)
@@ -104,7 +112,7 @@ func fill(t *testing.T, from net.Conn) (sent []byte) {
 		}
 		sent = append(sent, chunk...)
 		for i := 0; i < 100 && waits(); i++ {
-			time.Sleep(2 * time.Millisecond)
+			time.Sleep(2 * time.Millisecond) // a poll of the kernel
 		}
 	}
 	return sent

@@ -22,6 +22,7 @@ import (
 // and with HTTP CONNECT, by the status with HTTP CONNECT, and in metrics of server and
 // agent.
 func TestDialErrors(t *testing.T) {
+	t.Parallel()
 	deny, err := destinations.ParseRules("127.0.0.2,*.denied.test:443,127.0.0.0/8:7777")
 	if err != nil {
 		t.Fatal(err)
@@ -29,6 +30,7 @@ func TestDialErrors(t *testing.T) {
 	hole := BlackHole(t)
 	for _, upstreamOnly := range []bool{false, true} {
 		t.Run(fmt.Sprintf("upstream=%v", upstreamOnly), func(t *testing.T) {
+			t.Parallel()
 			r := NewRig(t, server.Config{Protocol: Only(upstreamOnly)})
 			a := r.StartAgent(agent.Config{Policy: destinations.Policy{Deny: deny}, DialTimeout: 500 * time.Millisecond}, "")
 			for _, c := range []struct{ name, addr, status, text, kind string }{
@@ -75,6 +77,7 @@ func TestDialErrors(t *testing.T) {
 // status lines. kube-apiserver passes on only the status line of an answer to HTTP
 // CONNECT.
 func TestStatusLines(t *testing.T) {
+	t.Parallel()
 	hole := BlackHole(t)
 	for _, upstreamOnly := range []bool{false, true} {
 		r := NewRig(t, server.Config{Protocol: Only(upstreamOnly)})
@@ -114,6 +117,7 @@ func statusLine(t *testing.T, socket, addr string) string {
 // TestLongAddress checks that the server refuses an address that no agent would accept,
 // and that no agent's link is affected.
 func TestLongAddress(t *testing.T) {
+	t.Parallel()
 	r := NewRig(t, server.Config{})
 	r.StartAgent(agent.Config{}, "")
 	healthy := MustDial(t, GRPC(r.GRPC), Target(t, Echo))
@@ -146,6 +150,7 @@ func TestLongAddress(t *testing.T) {
 // TestAddressIsNoText checks that the server refuses an address that is not UTF-8, and
 // that no agent is affected. An upstream agent would end its stream over such an address.
 func TestAddressIsNoText(t *testing.T) {
+	t.Parallel()
 	for name, upstreamOnly := range map[string]bool{"link": false, "upstream": true} {
 		t.Run(name, func(t *testing.T) {
 			r := NewRig(t, server.Config{Protocol: Only(upstreamOnly)})
@@ -172,6 +177,7 @@ func TestAddressIsNoText(t *testing.T) {
 // limit, and counted. Existing connections and links continue, and freed places are used
 // again.
 func TestLimits(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		server server.Config
 		agent  agent.Config

@@ -166,6 +166,7 @@ func (r *disputeRig) checkShare(t *testing.T, rogue *Agent) {
 // whether its Node was there first or not; what it gets is the share of any agent by the next
 // strategy. It is counted and logged.
 func TestAddressOfAnotherNode(t *testing.T) {
+	t.Parallel()
 	rogueConfig := agentOf("node-1", agent.Config{AgentID: "rogue", Identifiers: "ipv4=" + victimIP})
 	victimConfig := agentOf("node-2", agent.Config{AgentID: "victim", Identifiers: "ipv4=" + victimIP + "&host=node-2"})
 	steal := func(r *disputeRig) { r.api.set("node-1", "192.0.2.1", victimIP, "node-2") }
@@ -215,6 +216,7 @@ func TestAddressOfAnotherNode(t *testing.T) {
 // Service into the status of its own Node, and its agent claims it. No other Node has it, but
 // strategy destHost does not give it the calls for that address; it is counted and logged.
 func TestAddressOfNoNode(t *testing.T) {
+	t.Parallel()
 	rogueConfig := agentOf("node-1", agent.Config{AgentID: "rogue", Identifiers: "ipv4=" + victimIP})
 	for name, c := range map[string]struct {
 		pods, services string
@@ -264,6 +266,7 @@ func TestAddressOfNoNode(t *testing.T) {
 // TestOwnNodeFirst: with both strategies calls for a node go to its own agent, and while
 // that is away to others, without a failure. A destination in another form is the same node.
 func TestOwnNodeFirst(t *testing.T) {
+	t.Parallel()
 	r := newDisputeRig(t)
 	own := r.StartAgent(agentOf("node-2", agent.Config{AgentID: "own", Identifiers: "ipv4=" + victimIP}), "")
 	_, port, err := net.SplitHostPort(r.target)
@@ -287,6 +290,7 @@ func TestOwnNodeFirst(t *testing.T) {
 // TestIdentifiersThatMatchNothing: the server names them once for an agent that connects
 // again and again. The agent serves by other strategies all the same.
 func TestIdentifiersThatMatchNothing(t *testing.T) {
+	t.Parallel()
 	for _, upstreamOnly := range []bool{false, true} {
 		t.Run(fmt.Sprintf("upstream=%v", upstreamOnly), func(t *testing.T) {
 			said := &logs{}

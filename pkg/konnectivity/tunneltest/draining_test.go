@@ -39,8 +39,10 @@ func wantReady(t *testing.T, r *Rig, n float64, when string) {
 // TestDrainingAgentIsNotReady: a server whose only agent drains is not ready, though that
 // is connected for as long as it carries a connection. The next agent makes it ready.
 func TestDrainingAgentIsNotReady(t *testing.T) {
+	t.Parallel()
 	for _, upstreamOnly := range []bool{false, true} {
 		t.Run(fmt.Sprintf("upstream=%v", upstreamOnly), func(t *testing.T) {
+			t.Parallel()
 			r := NewRig(t, server.Config{Protocol: Only(upstreamOnly)})
 			wantReady(t, r, 0, "at first")
 			a := r.StartAgent(agent.Config{}, "")
@@ -59,8 +61,10 @@ func TestDrainingAgentIsNotReady(t *testing.T) {
 // TestBarredAgentIsNotReady: a server whose only agent has a token that was revoked is not
 // ready, though the agent still carries a connection.
 func TestBarredAgentIsNotReady(t *testing.T) {
+	t.Parallel()
 	for _, upstreamOnly := range []bool{false, true} {
 		t.Run(fmt.Sprintf("upstream=%v", upstreamOnly), func(t *testing.T) {
+			t.Parallel()
 			v, said := &revocable{}, &logs{}
 			r := reviewed(t, v, upstreamOnly, said)
 			a := r.StartAgent(agent.Config{Token: token("out")}, "")

@@ -24,6 +24,7 @@ func (b boundRevocable) Check(ctx context.Context, peer, token string) (string, 
 // TestDrainingLinkLeavesItsSeat: with room for one link of a node, an agent whose link the
 // server drains connects again next to it, though the drained one carries a connection.
 func TestDrainingLinkLeavesItsSeat(t *testing.T) {
+	t.Parallel()
 	v := &revocable{}
 	r := NewRig(t, server.Config{Tokens: boundRevocable{v}, ReviewInterval: 200 * time.Millisecond, MaxPerOwner: 1})
 	var now atomic.Value
@@ -40,8 +41,10 @@ func TestDrainingLinkLeavesItsSeat(t *testing.T) {
 // draining one gets in. As many may drain as may stay; what is beyond that is refused
 // until one has ended, so that draining is no way around the limit.
 func TestDrainingLinksPerOwner(t *testing.T) {
+	t.Parallel()
 	for _, upstreamOnly := range []bool{false, true} {
 		t.Run(fmt.Sprintf("upstream=%v", upstreamOnly), func(t *testing.T) {
+			t.Parallel()
 			const refused = `fairlead_tunnel_server_agents_refused_total{reason="limit"}`
 			r := NewRig(t, server.Config{Tokens: boundTokens{}, MaxPerOwner: 1, Protocol: Only(upstreamOnly)})
 			first := r.StartAgent(agentOf("node-1", agent.Config{}), "")

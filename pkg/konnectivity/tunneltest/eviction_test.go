@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/buffer"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/link"
@@ -33,6 +34,9 @@ func TestEviction(t *testing.T) {
 		for _, upstreamOnly := range []bool{false, true} {
 			for _, mode := range []string{"grpc", "http-connect"} {
 				t.Run(fmt.Sprintf("%s, upstream=%v, %s", bound, upstreamOnly, mode), func(t *testing.T) {
+					if bound == "peer" == upstreamOnly {
+						testutil.Full(t, "the other bound of the protocol is tried")
+					}
 					e := newEvictRig(t, bound, upstreamOnly, mode)
 					t.Run("clients do not read", e.downloads)
 					if mode == "grpc" {
@@ -141,7 +145,7 @@ func (e *evictRig) linksLost() float64 {
 
 func (h *healthy) unharmed(t *testing.T) {
 	t.Helper()
-	time.Sleep(300 * time.Millisecond) // so that some more are reset
+	time.Sleep(100 * time.Millisecond) // so that some more are reset
 	before := h.moved.Load()
 	Eventually(t, Patience, "the busy connection goes on", func() bool { return h.moved.Load() > before+4<<20 })
 	_, _ = h.quiet.Write([]byte{1})

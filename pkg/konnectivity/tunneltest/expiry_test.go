@@ -27,6 +27,7 @@ func clientOf(t *testing.T, ca *CA, crt, key string) func() (*tls.Config, error)
 // and logged once with the reason. Another agent's transfers go on, and the first comes
 // in when its certificate is renewed.
 func TestExpiredAgent(t *testing.T) {
+	t.Parallel()
 	l := &logs{}
 	r := NewRig(t, server.Config{Logger: l.logger()})
 	r.StartAgent(agent.Config{}, "")
@@ -55,6 +56,7 @@ func TestExpiredAgent(t *testing.T) {
 // count that each time and log it once with the reason, and connected to when its
 // certificate is renewed. Agents that are connected stay.
 func TestExpiredServer(t *testing.T) {
+	t.Parallel()
 	r := NewRig(t, server.Config{})
 	r.StartAgent(agent.Config{}, "")
 	tr := StartTraffic(t, Connect(r.Connect), nil)

@@ -22,8 +22,10 @@ import (
 // TestFrozenAgent: an agent that stops answering gets no dials, and the dials that
 // it has are given to another.
 func TestFrozenAgent(t *testing.T) {
+	t.Parallel()
 	for _, upstreamOnly := range []bool{false, true} {
 		t.Run(fmt.Sprintf("upstream=%v", upstreamOnly), func(t *testing.T) {
+			t.Parallel()
 			r := NewRig(t, server.Config{Protocol: Only(upstreamOnly)})
 			p := NewProxy(t, r.AgentTLS)
 			r.StartAgent(agent.Config{AgentID: "frozen"}, p.Addr)
@@ -70,6 +72,7 @@ func redials(r *Rig) int {
 // TestReset: when the link breaks, clients see the end of their connections, a
 // transfer is not taken for whole, and the agent comes back.
 func TestReset(t *testing.T) {
+	t.Parallel()
 	r := NewRig(t, server.Config{AgentWait: Patience})
 	p := NewProxy(t, r.AgentTLS)
 	a := r.StartAgent(agent.Config{}, p.Addr)
@@ -88,6 +91,7 @@ func TestReset(t *testing.T) {
 
 // TestPendingDialExpires is upstream's #855: a dial without an answer is forgotten.
 func TestPendingDialExpires(t *testing.T) {
+	t.Parallel()
 	r := NewRig(t, server.Config{DialTimeout: 300 * time.Millisecond})
 	p := NewProxy(t, r.AgentTLS)
 	r.StartAgent(agent.Config{}, p.Addr)
@@ -106,6 +110,7 @@ func TestPendingDialExpires(t *testing.T) {
 // TestClientGoneDuringDial: a client that goes away while its dial is pending
 // leaves nothing behind.
 func TestClientGoneDuringDial(t *testing.T) {
+	t.Parallel()
 	r := NewRig(t, server.Config{})
 	a := r.StartAgent(agent.Config{}, "")
 	addr := Target(t, Echo)
@@ -132,6 +137,7 @@ func endpoints(a *Agent) int {
 }
 
 func TestListenUnix(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
 	if err := os.WriteFile(file, []byte("precious"), 0o600); err != nil {
@@ -171,6 +177,7 @@ func TestListenUnix(t *testing.T) {
 // TestBadInput sends garbage to all listeners: each is counted, and logged once with
 // the peer, and a connection next to it notices nothing.
 func TestBadInput(t *testing.T) {
+	t.Parallel()
 	r := newRogueClients(t)
 	healthy := MustDial(t, GRPC(r.GRPC), Target(t, Echo))
 	load := StartLoad(t, GRPC(r.GRPC), Target(t, Echo), besideFaults)

@@ -18,6 +18,7 @@ import (
 // not find the destination's first bytes behind it, for which kube-apiserver would
 // give the connection up.
 func TestLateReader(t *testing.T) {
+	t.Parallel()
 	r := NewRig(t, server.Config{})
 	r.StartAgent(agent.Config{}, "")
 	const hello = "220 ready\r\n"

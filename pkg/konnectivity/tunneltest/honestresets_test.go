@@ -92,6 +92,7 @@ func closedPort(t *testing.T) string {
 // TestAgentFlood checks that a peer with a connected agent on its connection cannot open
 // many other streams on it either: the token of one node must not allow a flood.
 func TestAgentFlood(t *testing.T) {
+	t.Parallel()
 	r := NewRig(t, server.Config{})
 	s, _ := openRogue(t, strangerTo(t, r), "/AgentService/Connect", h2.Field{Name: "agentid", Value: "rogue"})
 	Eventually(t, Patience, "the agent is there", func() bool { return r.Server.Connected("rogue") })

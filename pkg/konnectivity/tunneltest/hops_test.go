@@ -23,6 +23,7 @@ type hop struct {
 // and destination delays, crumbles, is silent for a while and resets, what it delivers
 // is whole and in order, and a neighbor notices nothing.
 func TestBadNetworkOutside(t *testing.T) {
+	t.Parallel()
 	r := NewRig(t, server.Config{})
 	r.StartAgent(agent.Config{}, "")
 	grpcAddr, connectAddr := r.FrontendsTLS()

@@ -94,8 +94,10 @@ func through(u *url.URL) func(string) (*url.URL, error) {
 // HTTP proxy with a password, with either protocol, with further links, and again when the
 // proxy has cut it; its dials to destinations do not use the proxy.
 func TestHTTPProxy(t *testing.T) {
+	t.Parallel()
 	for _, upstreamOnly := range []bool{false, true} {
 		t.Run(fmt.Sprintf("upstream=%v", upstreamOnly), func(t *testing.T) {
+			t.Parallel()
 			r := NewRig(t, server.Config{Links: 2})
 			l, err := net.Listen("tcp", "127.0.0.1:0")
 			if err != nil {
@@ -152,6 +154,7 @@ func TestHTTPSProxy(t *testing.T) {
 // TestHTTPProxyRefuses: what is wrong with a proxy is logged with what to do, without its
 // password, and counted.
 func TestHTTPProxyRefuses(t *testing.T) {
+	t.Parallel()
 	r := NewRig(t, server.Config{})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -117,10 +117,7 @@ func TestIdleConnections(t *testing.T) {
 		"http-connect": func(r *Rig) Dialer { return Connect(r.Connect) },
 	} {
 		t.Run(mode, func(t *testing.T) {
-			n := 1000
-			if testing.Short() {
-				n = 100
-			}
+			n := thorough(1000, 100) // the profile of all allocations takes most of the time
 			r := NewRig(t, server.Config{})
 			r.StartAgent(agent.Config{}, "")
 			addr := Target(t, Echo)
@@ -137,7 +134,7 @@ func TestIdleConnections(t *testing.T) {
 			}
 			most["together"] = most["server"] + most["agent"]
 			for end := time.Now().Add(Patience / 4); !(withinGoroutines(before, after, n) && withinHeap(before, after, n, most)) && time.Now().Before(end); {
-				time.Sleep(100 * time.Millisecond) // what dialed may still be about to end, and buffers about to be freed
+				time.Sleep(20 * time.Millisecond) // what dialed may still be about to end, and buffers about to be freed
 				after = costNow(t)
 			}
 			judgeIdle(t, before, after, n, most)

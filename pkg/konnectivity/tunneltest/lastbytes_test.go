@@ -18,6 +18,7 @@ import (
 // TestShutdownDeliversAll: a server that stops waits until agents have what clients have
 // written that are gone already.
 func TestShutdownDeliversAll(t *testing.T) {
+	t.Parallel()
 	for name, upstreamOnly := range map[string]bool{"link": false, "upstream": true} {
 		for mode, dialer := range map[string]func(*Rig) Dialer{
 			"grpc":         func(r *Rig) Dialer { return GRPC(r.GRPC) },
@@ -122,6 +123,7 @@ func shutDown(t *testing.T, r *Rig, before string) (ended func()) {
 // TestShutdownDeliversAnswers: a server that stops waits, within its grace, for clients that do not have all data yet of connections
 // that their destinations have closed. Upstream's client takes the end of its connection to the server for the end of the data.
 func TestShutdownDeliversAnswers(t *testing.T) {
+	t.Parallel()
 	const size = 200 << 10 // less than a link's window, so that all of it comes, and more than the client's
 	for name, upstreamOnly := range map[string]bool{"link": false, "upstream": true} {
 		t.Run(name, func(t *testing.T) {

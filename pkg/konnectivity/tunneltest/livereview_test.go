@@ -81,8 +81,10 @@ func expelledLinks(r *Rig, upstreamOnly bool) float64 {
 // more dials and does not get in again. What it carries goes on to its end, then its
 // connection ends. No dial fails meanwhile.
 func TestRevokedAgentIsDrained(t *testing.T) {
+	t.Parallel()
 	for _, upstreamOnly := range []bool{false, true} {
 		t.Run(fmt.Sprintf("upstream=%v", upstreamOnly), func(t *testing.T) {
+			t.Parallel()
 			v, said := &revocable{}, &logs{}
 			r := reviewed(t, v, upstreamOnly, said)
 			out := r.StartAgent(agent.Config{AgentID: "out", Token: token("out")}, "")
@@ -95,7 +97,7 @@ func TestRevokedAgentIsDrained(t *testing.T) {
 			Eventually(t, Patience, "the agent is refused", func() bool {
 				return upstreamOnly || Metric(r.Metrics.Registry, `fairlead_tunnel_server_agents_refused_total{reason="token"}`) > 0
 			})
-			time.Sleep(time.Second) // the grace, and a look of the server for links whose grace is over
+			time.Sleep(time.Second) // the grace, and a look of the server for links whose grace is over: no event tells
 			load.NoneFailed(t)
 			before := dialed(out)
 			if before == 0 {
@@ -131,6 +133,7 @@ func TestRevokedAgentIsDrained(t *testing.T) {
 // connected. One whose token has only expired goes on with dials that no other agent can
 // carry, until it is idle; then its connection ends, and it is back with its new token.
 func TestExpiredUpstreamAgentServes(t *testing.T) {
+	t.Parallel()
 	v, said := &revocable{}, &logs{}
 	r := reviewed(t, v, true, said)
 	var now atomic.Value
@@ -151,7 +154,7 @@ func TestExpiredUpstreamAgentServes(t *testing.T) {
 	if lines := said.logged("Draining the connection"); len(lines) != 0 {
 		t.Errorf("logged %q", lines)
 	}
-	time.Sleep(time.Second) // the grace, and a look of the server for links whose grace is over
+	time.Sleep(time.Second) // the grace, and a look of the server for links whose grace is over: no event tells
 	if ready, why := r.Server.Ready(); !ready {
 		t.Errorf("the server is not ready, though the agent takes dials: %s", why)
 	}
@@ -164,7 +167,7 @@ func TestExpiredUpstreamAgentServes(t *testing.T) {
 	_ = c.Close()
 	_ = held.Close()
 	Eventually(t, Patience, "the agent is back", func() bool {
-		return connected(r) == 1 && Metric(r.Metrics.Registry, `fairlead_tunnel_server_token_checks_total{result="accepted"}`) == 2
+		return connected(r) == 1 && Metric(r.Metrics.Registry, `fairlead_tunnel_server_token_checks_total{result="accepted"}`) >= 2
 	})
 	_ = MustDial(t, Connect(r.Connect), addr).Close()
 }
@@ -173,6 +176,7 @@ func TestExpiredUpstreamAgentServes(t *testing.T) {
 // time, gets no dials any more after a while. Its token may have been revoked as well: an
 // expired one does not tell.
 func TestLastResortEnds(t *testing.T) {
+	t.Parallel()
 	v, said := &revocable{}, &logs{}
 	r := NewRig(t, server.Config{Tokens: v, Protocol: settings.ProtocolUpstream, ReviewInterval: 200 * time.Millisecond, ExpelGrace: 300 * time.Millisecond,
 		LastResort: time.Second, AgentWait: 100 * time.Millisecond, Logger: said.logger()})
@@ -212,8 +216,10 @@ func dialed(a *Agent) float64 {
 // TestAgentWithRenewedToken: where the token of the only agent is no longer good and the
 // agent has another one, it is back with that by itself, each time, and no dial fails.
 func TestAgentWithRenewedToken(t *testing.T) {
+	t.Parallel()
 	for _, upstreamOnly := range []bool{false, true} {
 		t.Run(fmt.Sprintf("upstream=%v", upstreamOnly), func(t *testing.T) {
+			t.Parallel()
 			v, said := &revocable{}, &logs{}
 			r := reviewed(t, v, upstreamOnly, said)
 			var now atomic.Value
@@ -224,9 +230,9 @@ func TestAgentWithRenewedToken(t *testing.T) {
 				before := now.Load().(string)
 				now.Store(fmt.Sprint("token ", i+1))
 				v.revoke(before)
-				Eventually(t, Patience, "the link is drained", func() bool { return expelledLinks(r, upstreamOnly) == float64(i+1) })
+				Eventually(t, Patience, "the link is drained", func() bool { return expelledLinks(r, upstreamOnly) >= float64(i+1) })
 				Eventually(t, Patience, "one link with the new token is left", func() bool {
-					return a.Ready() && r.Server.Connected(a.ID) && connected(r) == 1 && Metric(r.Metrics.Registry, `fairlead_tunnel_server_token_checks_total{result="accepted"}`) == float64(i+2)
+					return a.Ready() && r.Server.Connected(a.ID) && connected(r) == 1 && Metric(r.Metrics.Registry, `fairlead_tunnel_server_token_checks_total{result="accepted"}`) >= float64(i+2)
 				})
 			}
 			load.NoDialFailed(t)
@@ -237,6 +243,7 @@ func TestAgentWithRenewedToken(t *testing.T) {
 // TestAllLinksWithRenewedToken: an agent with several links to a server, all of them
 // drained and each with a connection to carry, has as many new links next to them.
 func TestAllLinksWithRenewedToken(t *testing.T) {
+	t.Parallel()
 	const links = 3
 	v, said := &revocable{}, &logs{}
 	r := reviewed(t, v, false, said)
@@ -262,6 +269,7 @@ func TestAllLinksWithRenewedToken(t *testing.T) {
 // TestReviewsThatFail: while the API server does not answer, agents stay connected and the
 // log has one line; one refusal alone expels none either.
 func TestReviewsThatFail(t *testing.T) {
+	t.Parallel()
 	v, said := &revocable{failing: errors.New("API server is down")}, &logs{}
 	r := reviewed(t, v, false, said)
 	for i := range 10 {
@@ -290,7 +298,8 @@ func TestReviewsThatFail(t *testing.T) {
 // moment ago, and a token that it refuses is refused to new agents at once. An API server
 // that fails has not refused anything.
 func TestReviewPassesByTheCache(t *testing.T) {
-	v, tokens := startReviewer(t)
+	t.Parallel()
+	v, tokens := startReviewer(t, reviewsPerSecond)
 	tokens.Keep = time.Hour
 	check := func() error { _, err := tokens.Check(t.Context(), "127.0.0.1:1", "good"); return err }
 	if err := check(); err != nil {

@@ -14,8 +14,10 @@ import (
 // the metrics with upstream's names, whatever the protocol is, and that both
 // sides count the same.
 func TestPacketCounters(t *testing.T) {
+	t.Parallel()
 	for _, upstreamOnly := range []bool{false, true} {
 		t.Run(fmt.Sprintf("upstream=%v", upstreamOnly), func(t *testing.T) {
+			t.Parallel()
 			r := NewRig(t, server.Config{Protocol: Only(upstreamOnly)})
 			a := r.StartAgent(agent.Config{}, "")
 			addr := Target(t, Echo)

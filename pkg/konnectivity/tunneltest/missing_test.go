@@ -17,8 +17,10 @@ import (
 // TestClonedServers: two servers have one ID, as on cloned machines, so that an agent keeps
 // a link to one of them alone. It says so, with either protocol.
 func TestClonedServers(t *testing.T) {
+	t.Parallel()
 	for _, upstreamOnly := range []bool{false, true} {
 		t.Run(fmt.Sprintf("upstream=%v", upstreamOnly), func(t *testing.T) {
+			t.Parallel()
 			one := NewRig(t, server.Config{ServerID: "cloned", ServerCount: 2})
 			two := NewRig(t, server.Config{ServerID: "cloned", ServerCount: 2})
 			_, port, _ := net.SplitHostPort(one.AgentTLS)

@@ -44,6 +44,7 @@ func unixClient(path string) *state.Client {
 // TestOneAgent: a connection that names an agent goes through this agent, by either protocol, also if the server would choose
 // another one. Half-close is passed on.
 func TestOneAgent(t *testing.T) {
+	t.Parallel()
 	r := NewRig(t, server.Config{})
 	r.StartAgent(agent.Config{AgentID: "one"}, "")
 	r.StartAgent(agent.Config{AgentID: "two & more"}, "")
@@ -75,6 +76,7 @@ func TestOneAgent(t *testing.T) {
 
 // TestFrontendChoosesNoAgent: on the listener of kube-apiserver the server chooses, whatever agent a client names.
 func TestFrontendChoosesNoAgent(t *testing.T) {
+	t.Parallel()
 	r := NewRig(t, server.Config{})
 	r.StartAgent(agent.Config{AgentID: "one"}, "")
 	c, err := unixClient(r.Connect).Connect(t.Context(), Target(t, Echo), &state.Agent{ID: "gone"})
@@ -88,6 +90,7 @@ func TestFrontendChoosesNoAgent(t *testing.T) {
 // TestOneAgentIsMissing: if the agent that a connection names is not connected, or goes, the client hears so at once, though
 // others are connected and the server waits for agents otherwise. An agent of another owner is another agent.
 func TestOneAgentIsMissing(t *testing.T) {
+	t.Parallel()
 	r := NewRig(t, server.Config{AgentWait: time.Minute})
 	r.StartAgent(agent.Config{AgentID: "one"}, "")
 	leaving := r.StartAgent(agent.Config{AgentID: "two"}, "")
@@ -107,6 +110,7 @@ func TestOneAgentIsMissing(t *testing.T) {
 
 // TestStateWithoutConnect: a server that opens no connections says so.
 func TestStateWithoutConnect(t *testing.T) {
+	t.Parallel()
 	r := NewRig(t, server.Config{})
 	r.StartAgent(agent.Config{AgentID: "one"}, "")
 	path := filepath.Join(ShortDir(t), "s")

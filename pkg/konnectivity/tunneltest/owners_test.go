@@ -33,14 +33,16 @@ func dialsOf(agents []*Agent) (n int) {
 	return n
 }
 
-// TestManyIDsOfOneNode is an attack: one token, bound to node-1, opens 60 links with an ID
+// TestManyIDsOfOneNode is an attack: one token, bound to node-1, opens 20 links with an ID
 // each next to the agents of two other nodes. A node has one share of the dials, however many
 // agents it claims to be, whether claims are checked or not.
 func TestManyIDsOfOneNode(t *testing.T) {
-	const ids, dials = 60, 300
+	t.Parallel()
+	const ids, dials = 20, 200
 	for _, by := range []string{"any", "node"} {
 		for _, upstreamOnly := range []bool{false, true} {
 			t.Run(fmt.Sprintf("claims %s, upstream=%v", by, upstreamOnly), func(t *testing.T) {
+				t.Parallel()
 				r := NewRig(t, server.Config{Tokens: boundTokens{}, Claims: server.Claims{By: by}, Protocol: Only(upstreamOnly)})
 				var honest, rogue []*Agent
 				for _, node := range []string{"node-2", "node-3"} {
@@ -63,8 +65,8 @@ func TestManyIDsOfOneNode(t *testing.T) {
 				if n := dialsOf(honest) + got; n != dials {
 					t.Errorf("%d dials are counted, want %d", n, dials)
 				}
-				// A third is expected, and one half is 6 standard deviations away from it.
-				if share > 0.5 {
+				// A third is expected, and this is 8 standard deviations away from it. With a share for each ID it would be 0.9.
+				if share > 0.6 {
 					t.Errorf("node-1 gets %.0f %% of the dials", 100*share)
 				}
 			})
@@ -76,6 +78,7 @@ func TestManyIDsOfOneNode(t *testing.T) {
 // once, so that it never carries any, while those of node-2 last. It gets its share of the
 // dials, one of two, all the same.
 func TestShareOfAnOwnerThatHoldsNothing(t *testing.T) {
+	t.Parallel()
 	const dials = 200
 	r := NewRig(t, server.Config{Tokens: boundTokens{}, Claims: server.Claims{By: "node"}})
 	rogue := []*Agent{r.StartAgent(agentOf("node-1", agent.Config{}), "")}
@@ -90,7 +93,7 @@ func TestShareOfAnOwnerThatHoldsNothing(t *testing.T) {
 	}
 	got := dialsOf(rogue)
 	t.Logf("node-1 gets %d of %d dials", got, dials)
-	if got > dials*65/100 { // one half is expected, and this is 4 standard deviations more
+	if got > dials*80/100 { // one half is expected, and this is 8 standard deviations more; it would get all
 		t.Errorf("node-1 gets %d of %d dials", got, dials)
 	}
 }
@@ -98,8 +101,10 @@ func TestShareOfAnOwnerThatHoldsNothing(t *testing.T) {
 // TestLinksPerOwner: a node may hold so many links and no more. What is beyond that is
 // refused, counted and logged; other nodes' agents get in, and an end makes room.
 func TestLinksPerOwner(t *testing.T) {
+	t.Parallel()
 	for _, upstreamOnly := range []bool{false, true} {
 		t.Run(fmt.Sprintf("upstream=%v", upstreamOnly), func(t *testing.T) {
+			t.Parallel()
 			said := &logs{}
 			r := NewRig(t, server.Config{Tokens: boundTokens{}, Claims: server.Claims{By: "node"}, MaxPerOwner: 3, Protocol: Only(upstreamOnly), Logger: said.logger()})
 			var held []*Agent

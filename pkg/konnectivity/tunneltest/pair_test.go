@@ -9,6 +9,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/internal/logtest"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
@@ -18,6 +19,7 @@ import (
 type patient struct{ *testing.M }
 
 func (p patient) Run() int {
+	testutil.Parallel(8) // parallel tests wait most of the time
 	code := p.M.Run()
 	leaving.Wait()
 	return code

@@ -20,6 +20,7 @@ type Proxy struct {
 	forth   atomic.Bool // passes nothing on from the one who connected
 	back    atomic.Bool // passes nothing on toward the one who connected
 	refuses atomic.Bool // turns new connections away
+	refused atomic.Int64
 	delay   atomic.Int64
 	pieces  atomic.Int64 // greatest size of a piece; 0 is any
 
@@ -45,6 +46,7 @@ func NewProxy(t testing.TB, to string) *Proxy {
 				return
 			}
 			if p.refuses.Load() {
+				p.refused.Add(1)
 				a.Close()
 				continue
 			}
@@ -101,6 +103,9 @@ func (p *Proxy) HalfShut(on bool) { p.forth.Store(on) }
 // Refuse makes the proxy turn new connections away.
 func (p *Proxy) Refuse(on bool) { p.refuses.Store(on) }
 
+// Refused is the number of connections that were turned away.
+func (p *Proxy) Refused() int64 { return p.refused.Load() }
+
 // Slow delays each piece by up to d.
 func (p *Proxy) Slow(d time.Duration) { p.delay.Store(int64(d)) }
 
@@ -147,10 +152,10 @@ func (p *Proxy) copy(dst, src net.Conn, held *atomic.Bool) {
 		}
 		n, err := src.Read(room)
 		for held.Load() {
-			time.Sleep(5 * time.Millisecond)
+			time.Sleep(5 * time.Millisecond) // a poll: the proxy is held for a short time
 		}
 		if d := p.delay.Load(); d > 0 {
-			time.Sleep(time.Duration(rand.Int64N(d)))
+			time.Sleep(time.Duration(rand.Int64N(d))) // the delay itself
 		}
 		if n > 0 {
 			if _, werr := dst.Write(b[:n]); werr != nil {

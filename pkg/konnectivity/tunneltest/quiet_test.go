@@ -20,6 +20,7 @@ const defaultVerbosity = 4
 // TestQuietCalls: a call that succeeds leaves no line in the logs of server and agent at the default verbosity, in
 // both modes, over Unix sockets and over TCP, however its client says goodbye.
 func TestQuietCalls(t *testing.T) {
+	t.Parallel()
 	var mu sync.Mutex
 	var lines []string
 	record := func(who string) logr.Logger {
@@ -38,10 +39,7 @@ func TestQuietCalls(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	calls := 250
-	if testing.Short() {
-		calls = 100
-	}
+	calls := thorough(250, 20)
 	echo := Target(t, Echo)
 	for name, dial := range map[string]Dialer{
 		"GRPC, UDS": GRPC(r.GRPC), "HTTP CONNECT, UDS": Connect(r.Connect), "GRPC, TCP": GRPCTLS(g, cfg), "HTTP CONNECT, TCP": ConnectTLS(c, cfg),

@@ -17,9 +17,11 @@ import (
 // has lines of its own, and so has each reason: a server that writes while the agent closes
 // the connection finds a broken pipe instead of its end.
 func TestReconnectsAreLoggedOnce(t *testing.T) {
+	t.Parallel()
 	const times = 20
 	for _, upstreamOnly := range []bool{false, true} {
 		t.Run(fmt.Sprintf("upstream=%v", upstreamOnly), func(t *testing.T) {
+			t.Parallel()
 			said := &logs{all: true}
 			r := NewRig(t, server.Config{Tokens: boundTokens{}, Protocol: Only(upstreamOnly),
 				Logger: said.logger(), LogAgain: Patience})

@@ -15,6 +15,7 @@ import (
 // TestRefusedOnce: attempts that are refused again and again are counted each time and
 // logged once, with the peer.
 func TestRefusedOnce(t *testing.T) {
+	t.Parallel()
 	const often = 5
 	var atServer, atAgent logs
 	r := NewRig(t, server.Config{Tokens: tokens{}, Logger: atServer.logger()})

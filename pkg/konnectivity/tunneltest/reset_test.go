@@ -20,6 +20,7 @@ import (
 // also at a slow reader, and behind it a reset: never an end, which would make
 // half a transfer look whole.
 func TestResetStaysReset(t *testing.T) {
+	t.Parallel()
 	const size = 3 << 20
 	r := NewRig(t, server.Config{})
 	r.StartAgent(agent.Config{}, "")

@@ -16,6 +16,7 @@ import (
 // TestLateName: the servers' name resolves some time after the agent has started, as
 // while a cluster's DNS starts. The agent does not ask less and less often.
 func TestLateName(t *testing.T) {
+	t.Parallel()
 	const misses = 25
 	r := NewRig(t, server.Config{})
 	var asked atomic.Int64

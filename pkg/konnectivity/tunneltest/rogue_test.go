@@ -121,6 +121,7 @@ func next(t *testing.T, nc net.Conn, typ byte) (stream uint32, payload string) {
 // TestRogueLink checks that an agent that violates the link protocol loses its link. The
 // server counts the violation, and no other agent is affected.
 func TestRogueLink(t *testing.T) {
+	t.Parallel()
 	r := newRogueRig(t)
 	for name, in := range map[string][]byte{
 		"oversized DATA":      {fData, 0xff, 0xff, 0xff, 0, 0, 0, 1},
@@ -216,6 +217,7 @@ func cutOff(t *testing.T, r *rogueRig) {
 // TestRogueHandshake checks that the server refuses and counts an agent whose hello is
 // malformed.
 func TestRogueHandshake(t *testing.T) {
+	t.Parallel()
 	r := newRogueRig(t)
 	refused := func() float64 {
 		return Metric(r.Metrics.Registry, `fairlead_tunnel_server_agents_refused_total{reason="handshake"}`)
@@ -242,6 +244,7 @@ func TestRogueHandshake(t *testing.T) {
 // that stream. The client sees the end of its connection, and the link continues where
 // the protocol says so.
 func TestRogueStream(t *testing.T) {
+	t.Parallel()
 	r := newRogueRig(t)
 	big := strings.Repeat("x", 65_000)
 	for name, c := range map[string]struct {

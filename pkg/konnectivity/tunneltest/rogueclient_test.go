@@ -48,6 +48,7 @@ func (r *rogueClients) open(t *testing.T, method string) *rogueStream {
 // TestRogueClient: what a client sends against the rules is counted, and logged once
 // with who it is; its other connections go on.
 func TestRogueClient(t *testing.T) {
+	t.Parallel()
 	r := newRogueClients(t)
 	for _, sub := range []struct {
 		name string
@@ -239,6 +240,7 @@ func (r *rogueClients) strayPackets(t *testing.T) {
 // TestDialNumberTwice: a client that gives the number of a pending dial to another one
 // loses the stream, which is counted and logged once; others go on.
 func TestDialNumberTwice(t *testing.T) {
+	t.Parallel()
 	r := newRogueRig(t)
 	slow := r.rogueLink(t) // leaves the first dial without an answer
 	nc, err := net.Dial("unix", r.GRPC)

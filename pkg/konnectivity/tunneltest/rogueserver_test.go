@@ -68,6 +68,7 @@ func (r *rogueServers) unharmed(t *testing.T) {
 // counted each time and logged once with the server, also when the agent has connected
 // again; the agent's other servers do not notice.
 func TestRogueServer(t *testing.T) {
+	t.Parallel()
 	r := newRogueServers(t, link.ALPN)
 	stay := make(chan struct{})
 	defer close(stay)
@@ -125,6 +126,7 @@ func TestRogueServer(t *testing.T) {
 // TestUnknownFramesOfServer: an agent skips frames of types that it does not know, counts
 // them and says so once.
 func TestUnknownFramesOfServer(t *testing.T) {
+	t.Parallel()
 	r := newRogueServers(t, link.ALPN)
 	nc := accept(t, r.listen)
 	_, _ = nc.Write(append(append(frame(200, 5, "from the future"), frame(201, 0, "")...), frame(fPing, 0, "12345678")...))
@@ -138,6 +140,7 @@ func TestUnknownFramesOfServer(t *testing.T) {
 
 // TestRogueUpstreamServer: the same for servers of upstream's protocol.
 func TestRogueUpstreamServer(t *testing.T) {
+	t.Parallel()
 	r := newRogueServers(t, "h2")
 	msg := func(p wire.Packet) []byte { return wire.AppendMessage(nil, &p) }
 	dial := msg(wire.Packet{Payload: wire.DialReq, Protocol: "tcp", Address: Target(t, Echo), Random: 1})

@@ -36,6 +36,7 @@ func (r *rogueRig) rogueAgent(t *testing.T) (*rogueStream, func()) {
 
 // TestRogueUpstream: the same for agents of upstream's protocol.
 func TestRogueUpstream(t *testing.T) {
+	t.Parallel()
 	r := newRogueRig(t)
 	msg := func(p *wire.Packet) []byte { return wire.AppendMessage(nil, p) }
 	for name, c := range map[string]struct {
@@ -114,6 +115,7 @@ func TestRogueUpstream(t *testing.T) {
 // it is given to, is counted once for each and logged once; the connection that has
 // the number goes on.
 func TestNumberGivenTwice(t *testing.T) {
+	t.Parallel()
 	r := newRogueRig(t)
 	s, _ := r.rogueAgent(t)
 	before := r.badInput()
@@ -157,6 +159,7 @@ func TestNumberGivenTwice(t *testing.T) {
 // TestRogueHTTP2: an agent that does not speak HTTP/2 as it should is counted and
 // logged with its address.
 func TestRogueHTTP2(t *testing.T) {
+	t.Parallel()
 	r := newRogueRig(t)
 	for name, in := range map[string]string{
 		"another protocol": "GET / HTTP/1.1\r\n\r\n",
@@ -176,8 +179,10 @@ func TestRogueHTTP2(t *testing.T) {
 // TestRogueClaims: identifiers that cannot be read, and several sets of them, are
 // refused by both protocols. New connections through another agent succeed meanwhile.
 func TestRogueClaims(t *testing.T) {
+	t.Parallel()
 	for _, upstreamOnly := range []bool{false, true} {
 		t.Run(fmt.Sprintf("upstream=%v", upstreamOnly), func(t *testing.T) {
+			t.Parallel()
 			said := &logs{}
 			r := NewRig(t, server.Config{Protocol: Only(upstreamOnly), Logger: said.logger()})
 			r.StartAgent(agent.Config{}, "")

@@ -25,6 +25,7 @@ import (
 // TestShutdown: an idle server ends at once, one with a connection after its
 // grace; an agent drains.
 func TestShutdown(t *testing.T) {
+	t.Parallel()
 	r := NewRig(t, server.Config{})
 	a := r.StartAgent(agent.Config{}, "")
 	addr := Target(t, Echo)
@@ -52,6 +53,7 @@ func TestShutdown(t *testing.T) {
 // TestDrainDeliversAll: an agent that drains waits for a destination that has ended its
 // own direction, and reads late, to take the last bytes.
 func TestDrainDeliversAll(t *testing.T) {
+	t.Parallel()
 	const size = 512 << 10
 	r := NewRig(t, server.Config{})
 	a := r.StartAgent(agent.Config{}, "")
@@ -93,6 +95,7 @@ func TestDrainDeliversAll(t *testing.T) {
 // TestAgentRollout replaces the agent again and again; no dial fails, and no transfer is
 // cut.
 func TestAgentRollout(t *testing.T) {
+	t.Parallel()
 	r := NewRig(t, server.Config{AgentWait: Patience})
 	addr := Target(t, Echo)
 	old := r.StartAgent(agent.Config{}, "")
@@ -137,6 +140,7 @@ func TestAgentRollout(t *testing.T) {
 // TestCertificateRotation renews CA and certificates under load of new
 // connections.
 func TestCertificateRotation(t *testing.T) {
+	t.Parallel()
 	r := NewRig(t, server.Config{})
 	crt, key := r.CA.Issue(t, "rotating", time.Now().Add(time.Hour))
 	loader := newLoader(t, tlsreload.Files{Cert: crt, Key: key, CA: r.CA.File}, logr.Logger{})

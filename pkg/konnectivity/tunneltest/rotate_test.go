@@ -28,13 +28,14 @@ import (
 // are moved all the time and agents reconnect after each step. Nothing fails, every
 // transfer is whole, and nothing restarts (upstream #801).
 func TestRotationUnderLoad(t *testing.T) {
+	t.Parallel()
 	r := NewRig(t, server.Config{AgentWait: Patience})
 	p := NewProxy(t, r.AgentTLS)
 	r.StartAgent(agent.Config{AgentID: "stays"}, "")
 	a := r.StartAgent(agent.Config{AgentID: "reconnects"}, p.Addr)
 	grpcTLS, connectTLS := r.FrontendsTLS()
 	client := r.rotatingClient()
-	load := StartLoad(t, Connect(r.Connect), Target(t, Echo), 50)
+	load := StartLoad(t, Connect(r.Connect), Target(t, Echo), 20)
 	moves := []*Traffic{
 		StartTraffic(t, Connect(r.Connect), nil),
 		StartTraffic(t, client(ConnectTLS, connectTLS), nil),
@@ -170,8 +171,11 @@ func (v *reviewer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, `{"status":{"authenticated":%v,"audiences":["aud"],"user":{"username":"system:serviceaccount:ns:sa"}}}`, tr.Spec.Token == v.good.Load())
 }
 
+// reviewsPerSecond is the default of --kubeconfig-qps.
+const reviewsPerSecond = 5
+
 // startReviewer returns a reviewer and a checker that asks it.
-func startReviewer(t *testing.T) (*reviewer, *apiclient.TokenAuth) {
+func startReviewer(t *testing.T, qps float32) (*reviewer, *apiclient.TokenAuth) {
 	t.Helper()
 	v := &reviewer{}
 	v.good.Store("good")
@@ -186,6 +190,7 @@ func startReviewer(t *testing.T) (*reviewer, *apiclient.TokenAuth) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	cfg.QPS = qps
 	client := apiclient.NewClient(cfg)
 	t.Cleanup(client.CloseIdle)
 	return v, &apiclient.TokenAuth{Client: client, Namespace: "ns", ServiceAccount: "sa", Audience: "aud"}
@@ -196,17 +201,14 @@ func startReviewer(t *testing.T) (*reviewer, *apiclient.TokenAuth) {
 // that are not do not ask more often than --kubeconfig-qps, and get in as soon as it is
 // well again.
 func TestReviewSlowOrFailing(t *testing.T) {
-	if testing.Short() {
-		t.Skip("waits for reviews")
-	}
 	t.Parallel()
 	for name, ill := range map[string]func(v *reviewer){
-		"10 s":   func(v *reviewer) { v.delay.Store(int64(10 * time.Second)) },
+		"slow":   func(v *reviewer) { v.delay.Store(int64(3 * time.Second)) },
 		"failed": func(v *reviewer) { v.status.Store(http.StatusInternalServerError) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			v, tokens := startReviewer(t)
+			v, tokens := startReviewer(t, reviewsPerSecond)
 			r := NewRig(t, server.Config{Tokens: tokens})
 			token := func() (string, error) { return "good", nil }
 			r.StartAgent(agent.Config{Token: token}, "")
@@ -218,8 +220,8 @@ func TestReviewSlowOrFailing(t *testing.T) {
 			for i := range late {
 				r.LaunchAgent(agent.Config{AgentID: fmt.Sprint("late-", i), Token: token, SyncInterval: 50 * time.Millisecond, SyncIntervalCap: time.Second}, "")
 			}
-			time.Sleep(5 * time.Second)
-			if most := 10 + 5*time.Since(start).Seconds() + 1; float64(v.count.Load()) > most {
+			time.Sleep(2 * time.Second) // in which agents that ask as often as they can ask about 100 times
+			if most := 10 + reviewsPerSecond*time.Since(start).Seconds() + 1; float64(v.count.Load()) > most {
 				t.Errorf("%d reviews in %v, want at most %.0f", v.count.Load(), time.Since(start), most)
 			}
 			tr.Progress()

@@ -43,11 +43,11 @@ func TestSilentNetworkUnderLoad(t *testing.T) {
 			addr := Target(t, f.target)
 			var wg sync.WaitGroup
 			before := moved.Load()
-			for range 24 {
+			for range 8 {
 				c := MustDial(t, Connect(r.Connect), addr)
 				wg.Go(func() { f.client(c) })
 			}
-			Eventually(t, Patience, "bytes move", func() bool { return moved.Load()-before > 16<<20 })
+			Eventually(t, Patience, "bytes move", func() bool { return moved.Load()-before > 4<<20 })
 			p.Freeze(true)
 			start := time.Now()
 			Eventually(t, 20*time.Second, "both have given up the link", func() bool {

@@ -46,7 +46,7 @@ func Settled(t testing.TB) int64 {
 		if now := buffer.InUse(); now != last {
 			last, since = now, time.Now()
 		}
-		return time.Since(since) > 500*time.Millisecond
+		return time.Since(since) > 200*time.Millisecond
 	})
 	return last
 }
@@ -85,7 +85,7 @@ func isolation(t *testing.T, p Pair, stall func(*testing.T, Pair)) {
 	old := MustDial(t, p.Dial, addr)
 	limit := TimeBesideStalls(t, p.Dial, addr)
 	stall(t, p)
-	for end := time.Now().Add(time.Second); time.Now().Before(end); {
+	for end := time.Now().Add(300 * time.Millisecond); time.Now().Before(end); {
 		if _, err := echoOnce(old, limit); err != nil {
 			t.Fatalf("connection from before: not within %v: %v", limit, err)
 		}
@@ -139,7 +139,7 @@ func churn(t *testing.T, p Pair) {
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
-			for i := range 50 {
+			for i := range thorough(50, 10) {
 				ctx, cancel := context.WithTimeout(context.Background(), Patience)
 				c, err := p.Dial(ctx, addr)
 				cancel()

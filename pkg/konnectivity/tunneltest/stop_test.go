@@ -17,6 +17,7 @@ import (
 // TestStopServesWhoCame checks that, while a server stops, its socket is either gone or
 // accepted by the server: no client connects and is then reset without an answer.
 func TestStopServesWhoCame(t *testing.T) {
+	t.Parallel()
 	for range 10 {
 		r := NewRig(t, server.Config{})
 		r.StartAgent(agent.Config{}, "")

@@ -57,6 +57,7 @@ func (refuses) Check(context.Context, string, string) (string, error) { return "
 // TestStranger: who makes a TLS connection to the agents' port and does not become an
 // agent is cut off after the time for handshakes, and counted. An agent stays.
 func TestStranger(t *testing.T) {
+	t.Parallel()
 	const limit = 2 * time.Second
 	refused := func(r *Rig, reason string) float64 {
 		return Metric(r.Metrics.Registry, `fairlead_tunnel_server_agents_refused_total{reason="`+reason+`"}`)
@@ -67,6 +68,7 @@ func TestStranger(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			said := &logs{}
 			r := NewRig(t, server.Config{HandshakeTimeout: limit, Logger: said.logger()})
 			nc := strangerTo(t, r)
@@ -77,6 +79,7 @@ func TestStranger(t *testing.T) {
 		})
 	}
 	t.Run("refused", func(t *testing.T) {
+		t.Parallel()
 		said := &logs{}
 		r := NewRig(t, server.Config{HandshakeTimeout: limit, Tokens: refuses{}, Logger: said.logger()})
 		nc := strangerTo(t, r)
@@ -87,16 +90,18 @@ func TestStranger(t *testing.T) {
 		said.wantOneOf(t, "no agent is connected", nc.LocalAddr().String())
 	})
 	t.Run("agent", func(t *testing.T) {
+		t.Parallel()
 		r := NewRig(t, server.Config{HandshakeTimeout: limit})
 		a := r.StartAgent(agent.Config{Protocol: settings.ProtocolUpstream}, "")
 		c := MustDial(t, GRPC(r.GRPC), Target(t, Echo))
 		s, _ := openRogue(t, strangerTo(t, r), "/AgentService/Connect", h2.Field{Name: "agentid", Value: "other"})
 		Eventually(t, Patience, "the other agent is there", func() bool { return r.Server.Connected("other") })
-		time.Sleep(2 * limit)
+		wantEnd(t, strangerTo(t, r)) // so the limit has passed for the agents, too
 		_, _ = c.Write([]byte{1})
 		if _, err := readFull(c, make([]byte, 1), Patience); err != nil || !r.Server.Connected(a.ID) || !r.Server.Connected("other") {
 			t.Errorf("an agent is cut off: %v", err)
 		}
+		Eventually(t, Patience, "the silent one is counted", func() bool { return refused(r, "handshake") == 1 })
 		before := refused(r, "handshake")
 		s.Reset(h2.CodeCancel)
 		Eventually(t, Patience, "it is a stranger again, and cut off", func() bool { return refused(r, "handshake") > before })
@@ -105,6 +110,7 @@ func TestStranger(t *testing.T) {
 
 // TestStrangersTakeRoom: strangers and agents share the limit on agents.
 func TestStrangersTakeRoom(t *testing.T) {
+	t.Parallel()
 	r := NewRig(t, server.Config{MaxAgents: 1, Protocol: settings.ProtocolUpstream})
 	nc := strangerTo(t, r)
 	_ = nc.SetReadDeadline(time.Now().Add(Patience))

@@ -25,6 +25,7 @@ func (silentHandler) Closed(error)       {}
 // TestStreamErrors: how a server of upstream's protocol ends the agent's stream is
 // counted as upstream's agent counts it.
 func TestStreamErrors(t *testing.T) {
+	t.Parallel()
 	trailers := func(code string) func(*h2.Stream) {
 		return func(st *h2.Stream) { st.Finish([]h2.Field{{Name: "grpc-status", Value: code}}) }
 	}

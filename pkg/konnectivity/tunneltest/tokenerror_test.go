@@ -15,6 +15,7 @@ import (
 // TestReviewHangs: an API server that does not answer is what both logs name, though both
 // sides have the same patience from about the same moment.
 func TestReviewHangs(t *testing.T) {
+	t.Parallel()
 	for _, upstreamOnly := range []bool{false, true} {
 		t.Run(fmt.Sprintf("upstream=%v", upstreamOnly), func(t *testing.T) {
 			t.Parallel()
@@ -36,6 +37,7 @@ func TestReviewHangs(t *testing.T) {
 // TestRefusalsSayLittle: a peer that is not authenticated receives the kind of the refusal
 // alone. Whom the server expects and where the API server is are in the server's log.
 func TestRefusalsSayLittle(t *testing.T) {
+	t.Parallel()
 	for _, upstreamOnly := range []bool{false, true} {
 		for name, c := range map[string]struct {
 			prepare    func(v *reviewer)
@@ -46,7 +48,7 @@ func TestRefusalsSayLittle(t *testing.T) {
 			"API server failed": {func(v *reviewer) { v.status.Store(http.StatusInternalServerError) }, "sa", "the server's log has the reason", "API server answered 500"},
 		} {
 			t.Run(fmt.Sprintf("%s, upstream=%v", name, upstreamOnly), func(t *testing.T) {
-				v, tokens := startReviewer(t)
+				v, tokens := startReviewer(t, reviewsPerSecond)
 				tokens.ServiceAccount = c.account
 				c.prepare(v)
 				var atServer, atAgent logs

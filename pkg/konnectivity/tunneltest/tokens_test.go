@@ -18,9 +18,11 @@ import (
 // TestTokenRotation checks that the agent uses a renewed token in the same file when it
 // next connects, and that the old token is refused.
 func TestTokenRotation(t *testing.T) {
+	t.Parallel()
 	for _, upstreamOnly := range []bool{false, true} {
 		t.Run(fmt.Sprintf("upstream=%v", upstreamOnly), func(t *testing.T) {
-			v, tokens := startReviewer(t)
+			t.Parallel()
+			v, tokens := startReviewer(t, reviewsPerSecond)
 			r := NewRig(t, server.Config{Tokens: tokens, Protocol: Only(upstreamOnly)})
 			p := NewProxy(t, r.AgentTLS)
 			var mu sync.Mutex
@@ -47,9 +49,11 @@ func TestTokenRotation(t *testing.T) {
 // TestTokenRotationFailsNoDial renews tokens again and again, each time with the loss of
 // the link that used the old token, and checks that no dial fails meanwhile.
 func TestTokenRotationFailsNoDial(t *testing.T) {
+	t.Parallel()
 	for _, upstreamOnly := range []bool{false, true} {
 		t.Run(fmt.Sprintf("upstream=%v", upstreamOnly), func(t *testing.T) {
-			v, tokens := startReviewer(t)
+			t.Parallel()
+			v, tokens := startReviewer(t, reviewsPerSecond)
 			r := NewRig(t, server.Config{Tokens: tokens, Protocol: Only(upstreamOnly), AgentWait: Patience})
 			p := NewProxy(t, r.AgentTLS)
 			var token atomic.Value

@@ -63,6 +63,7 @@ func connectTraced(ctx context.Context, socket, address string) (net.Conn, error
 // span over the server's to the agent's and its connection to the destination, in both modes. A dial that fails is
 // marked so.
 func TestTrace(t *testing.T) {
+	t.Parallel()
 	for mode, dial := range map[string]func(ctx context.Context, r *Rig, address string) (net.Conn, error){
 		"grpc":         func(ctx context.Context, r *Rig, a string) (net.Conn, error) { return grpcTraced(ctx, r.GRPC, a) },
 		"http-connect": func(ctx context.Context, r *Rig, a string) (net.Conn, error) { return connectTraced(ctx, r.Connect, a) },
@@ -92,6 +93,7 @@ func TestTrace(t *testing.T) {
 // TestTraceOfState: the server continues the trace of a client that opens a connection next to its state, as the tunnel's
 // API does.
 func TestTraceOfState(t *testing.T) {
+	t.Parallel()
 	col := StartCollector(t)
 	tracer, end := col.Tracer(t, "server")
 	r := NewRig(t, server.Config{Tracer: tracer})
@@ -129,6 +131,7 @@ func checkChain(t *testing.T, col *Collector, connected bool) {
 // TestTraceOff: an agent gets the address alone if nothing is traced, and a client cannot make an agent take a part of an
 // address for a context.
 func TestTraceOff(t *testing.T) {
+	t.Parallel()
 	r := NewRig(t, server.Config{})
 	r.StartAgent(agent.Config{AgentID: "plain"}, "")
 	target := Target(t, Echo)
@@ -146,6 +149,7 @@ func TestTraceOff(t *testing.T) {
 // TestTraceOlderAgent: an agent that has not announced that it takes trace contexts gets the address alone, and one that
 // has gets both.
 func TestTraceOlderAgent(t *testing.T) {
+	t.Parallel()
 	for _, announced := range []bool{false, true} {
 		r := NewRig(t, server.Config{})
 		nc := dialAgentsPort(t, r, link.ALPN)

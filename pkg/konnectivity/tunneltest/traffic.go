@@ -25,7 +25,7 @@ const (
 
 const (
 	clients      = 6
-	transferSize = 2 << 20
+	transferSize = 512 << 10
 	// transferBound is for a transfer to end, whole or not, whatever happens to what
 	// carries it: a frozen process is given up within 20 s.
 	transferBound = Patience
@@ -271,7 +271,7 @@ func content(seed byte) []byte {
 func (tr *Traffic) trickle(c net.Conn, b []byte) error {
 	for len(b) > 0 {
 		tr.passGate()
-		n, err := c.Write(b[:min(len(b), 64<<10)])
+		n, err := c.Write(b[:min(len(b), transferSize/32)])
 		if err != nil {
 			return err
 		}

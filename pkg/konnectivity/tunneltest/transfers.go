@@ -11,7 +11,17 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 )
+
+// thorough returns n where all tests run, and the smaller brief in `make test` and with -short.
+func thorough(n, brief int) int {
+	if testing.Short() || testutil.Main() {
+		return brief
+	}
+	return n
+}
 
 // integrity sends random bytes through several connections in both directions at
 // once, in writes of all sizes.
@@ -20,7 +30,7 @@ func integrity(t *testing.T, p Pair) {
 	var wg sync.WaitGroup
 	for i := range 6 {
 		c := MustDial(t, p.Dial, addr)
-		wg.Go(func() { echoes(t, c, uint64(i), 4<<20) })
+		wg.Go(func() { echoes(t, c, uint64(i), thorough(4<<20, 1<<20)) })
 	}
 	wg.Wait()
 }
@@ -117,7 +127,7 @@ func targetCloses(t *testing.T, p Pair) {
 		c := MustDial(t, p.Dial, addr)
 		_, _ = c.Write([]byte{1})
 		if i%2 == 1 {
-			time.Sleep(200 * time.Millisecond)
+			time.Sleep(50 * time.Millisecond) // the client reads late
 		}
 		got, err := io.ReadAll(c)
 		if err != nil || !bytes.Equal(got, data) {
@@ -134,7 +144,7 @@ func writeThenClose(t *testing.T, p Pair) {
 	got := make(chan []byte, n)
 	addr := Target(t, func(c net.Conn) {
 		_ = c.(*net.TCPConn).SetReadBuffer(64 << 10) // so that the agent has to hold bytes
-		time.Sleep(100 * time.Millisecond)           // slower than the writer
+		time.Sleep(50 * time.Millisecond)            // slower than the writer
 		b, _ := io.ReadAll(c)
 		got <- b
 	})
@@ -171,7 +181,7 @@ func halfClose(t *testing.T, p Pair) {
 	addr := Target(t, func(c net.Conn) {
 		sum := sha256.New()
 		_, _ = io.Copy(sum, c)
-		time.Sleep(50 * time.Millisecond)
+		time.Sleep(50 * time.Millisecond) // the end has passed the tunnel before the answer comes
 		_, _ = c.Write(sum.Sum(nil))
 	})
 	c := MustDial(t, p.Dial, addr)
