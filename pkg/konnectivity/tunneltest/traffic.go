@@ -206,7 +206,7 @@ func (tr *Traffic) transfer(c net.Conn, kind, seed byte) error {
 	if _, err := c.Write([]byte{kind, seed}); err != nil {
 		return err
 	}
-	want := content(seed)
+	want := randomBytes(seed, transferSize)
 	if kind == upload {
 		if err := tr.trickle(c, want); err != nil {
 			return err
@@ -248,7 +248,7 @@ func (tr *Traffic) serve(c net.Conn) {
 	if _, err := io.ReadFull(c, head); err != nil {
 		return
 	}
-	body := content(head[1])
+	body := randomBytes(head[1], transferSize)
 	if head[0] == download {
 		_ = tr.trickle(c, body)
 		return
@@ -260,9 +260,9 @@ func (tr *Traffic) serve(c net.Conn) {
 	}
 }
 
-// content is what a transfer carries.
-func content(seed byte) []byte {
-	b := make([]byte, transferSize)
+// randomBytes returns bytes that the seed determines.
+func randomBytes(seed byte, size int) []byte {
+	b := make([]byte, size)
 	_, _ = rand.NewChaCha8([32]byte{seed}).Read(b)
 	return b
 }

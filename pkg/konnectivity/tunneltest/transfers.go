@@ -118,7 +118,7 @@ func speaksFirst(t *testing.T, p Pair) {
 // late.
 func targetCloses(t *testing.T, p Pair) {
 	const size = 1 << 20
-	data := content(1)[:size]
+	data := randomBytes(1, size)
 	addr := Target(t, func(c net.Conn) {
 		_, _ = io.ReadFull(c, make([]byte, 1))
 		_, _ = c.Write(data)
@@ -150,7 +150,7 @@ func writeThenClose(t *testing.T, p Pair) {
 	})
 	missing := map[[sha256.Size]byte]bool{}
 	for i := range n {
-		data := content(byte(i))[:size]
+		data := randomBytes(byte(i), size)
 		missing[sha256.Sum256(data)] = true
 		c := MustDial(t, p.Dial, addr)
 		if _, err := c.Write(data); err != nil {

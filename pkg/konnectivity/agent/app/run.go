@@ -165,9 +165,9 @@ func (o *Options) leaseCount(ctx context.Context, m *agent.Metrics) (func(int) i
 	}, nil
 }
 
-// serveHTTP opens the health and admin listeners.
-func (o *Options) serveHTTP(ctx context.Context, a *agent.Agent, m *agent.Metrics) error {
-	ready := func(w http.ResponseWriter, r *http.Request) {
+// health is the handler of the health listener.
+func health(a *agent.Agent, m *agent.Metrics) http.Handler {
+	return cmdutil.Health(func(w http.ResponseWriter, r *http.Request) {
 		var b bytes.Buffer
 		b.WriteString("[+]ping ok\n")
 		if !a.Ready() {
@@ -182,8 +182,12 @@ func (o *Options) serveHTTP(ctx context.Context, a *agent.Agent, m *agent.Metric
 		}
 		b.WriteString("[+]server-connected ok\ncheck passed\n")
 		_, _ = w.Write(b.Bytes())
-	}
-	if err := cmdutil.Serve(ctx, "health listener", o.HealthServerHost, o.HealthServerPort, cmdutil.Health(ready, m.Registry)); err != nil {
+	}, m.Registry)
+}
+
+// serveHTTP opens the health and admin listeners.
+func (o *Options) serveHTTP(ctx context.Context, a *agent.Agent, m *agent.Metrics) error {
+	if err := cmdutil.Serve(ctx, "health listener", o.HealthServerHost, o.HealthServerPort, health(a, m)); err != nil {
 		return err
 	}
 	admin := cmdutil.Admin(http.HandlerFunc(o.redirectMetrics), o.EnableProfiling, o.EnableContentionProfiling)

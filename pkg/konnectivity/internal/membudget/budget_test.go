@@ -91,6 +91,26 @@ func TestTotalBound(t *testing.T) {
 	}
 }
 
+// TestSlowReceiversKeepHalf checks that slow receivers keep half of the total bound, however far the queues are above it:
+// the rest is on its way to receivers that read, and shrinks by itself.
+func TestSlowReceiversKeepHalf(t *testing.T) {
+	used := int64(0)
+	l := New(Config{Total: 1000, Used: func() int64 { return used }})
+	a := join(l, &used, "a")
+	for _, name := range []string{"1", "2", "3", "4", "5", "6"} {
+		a.add(name, 100, time.Hour)
+	}
+	used += 1500 // on its way
+	a.account.Relieve()
+	if held := a.account.Held(); held != 500 || len(a.reset) != 1 {
+		t.Errorf("slow receivers keep %d bytes after %d resets, want 500 and 1", held, len(a.reset))
+	}
+	a.account.Relieve() // nothing is to be had
+	if len(a.reset) != 1 {
+		t.Errorf("%d connections were reset, want only 1", len(a.reset))
+	}
+}
+
 // TestNothingToReset checks that a search that found nothing is not repeated at once,
 // because it visits all connections.
 func TestNothingToReset(t *testing.T) {

@@ -222,17 +222,21 @@ func serve(logger klog.Logger, listener string, f func() error) {
 	}()
 }
 
-// serveHTTP opens the health and admin listeners.
-func (o *Options) serveHTTP(ctx context.Context, s *server.Server, m *server.Metrics) error {
-	ready := func(w http.ResponseWriter, r *http.Request) {
+// health is the handler of the health listener.
+func health(s *server.Server, m *server.Metrics) http.Handler {
+	return cmdutil.Health(func(w http.ResponseWriter, r *http.Request) {
 		if ok, msg := s.Ready(); !ok {
 			w.WriteHeader(http.StatusInternalServerError)
 			_, _ = w.Write([]byte(msg))
 			return
 		}
 		cmdutil.OK(w, r)
-	}
-	if err := cmdutil.Serve(ctx, "health listener", o.HealthBindAddress, o.HealthPort, cmdutil.Health(ready, m.Registry)); err != nil {
+	}, m.Registry)
+}
+
+// serveHTTP opens the health and admin listeners.
+func (o *Options) serveHTTP(ctx context.Context, s *server.Server, m *server.Metrics) error {
+	if err := cmdutil.Serve(ctx, "health listener", o.HealthBindAddress, o.HealthPort, health(s, m)); err != nil {
 		return err
 	}
 	admin := cmdutil.Admin(m.Registry, o.EnableProfiling, o.EnableContentionProfiling)
