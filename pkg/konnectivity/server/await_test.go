@@ -24,6 +24,7 @@ func TestMain(m *testing.M) {
 // on a server that has been up for long, and with more agents gone than a dial
 // asks.
 func TestAllAgentsVanish(t *testing.T) {
+	t.Parallel()
 	r := tunneltest.NewRig(t, server.Config{AgentWait: tunneltest.Patience})
 	r.Server.Age(time.Hour)
 	p := tunneltest.NewProxy(t, r.AgentTLS)
@@ -50,7 +51,7 @@ func TestAllAgentsVanish(t *testing.T) {
 		}
 	}
 	tunneltest.Eventually(t, tunneltest.Patience, "dials are pending", func() bool { return r.Server.Established() == 20 })
-	time.Sleep(2500 * time.Millisecond) // beyond the time in which any number of agents is asked
+	time.Sleep(2500 * time.Millisecond) // beyond the time in which any number of agents is asked: no event tells
 	p.Refuse(true)
 	p.Cut()
 	for _, a := range old {
@@ -63,6 +64,7 @@ func TestAllAgentsVanish(t *testing.T) {
 // TestNoAgentAtOnce: without --agent-wait, or on a server that has had no agent for
 // long, dials fail at once.
 func TestNoAgentAtOnce(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct{ wait, age time.Duration }{"no wait": {0, 0}, "none for long": {tunneltest.Patience, time.Hour}} {
 		t.Run(name, func(t *testing.T) {
 			r := tunneltest.NewRig(t, server.Config{AgentWait: c.wait})
@@ -100,6 +102,7 @@ func (c *slowCheck) Check(ctx context.Context, _, _ string) (string, error) {
 // TestAgentIsComing: a dial waits for an agent that is being let in, on a server that
 // has had none for long.
 func TestAgentIsComing(t *testing.T) {
+	t.Parallel()
 	for name, upstreamOnly := range map[string]bool{"link": false, "upstream": true} {
 		t.Run(name, func(t *testing.T) {
 			check := &slowCheck{make(chan struct{}, 10), make(chan struct{})}

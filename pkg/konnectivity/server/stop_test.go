@@ -4,8 +4,12 @@ package server_test
 
 import (
 	"context"
+	"crypto/tls"
+	"errors"
 	"fmt"
+	"io"
 	"net"
+	"os"
 	"testing"
 	"time"
 
@@ -25,8 +29,11 @@ func (h hangs) Check(ctx context.Context, _, _ string) (string, error) {
 }
 
 // stopBound is more than stopping takes on a busy machine, and less than handshakes
-// may take.
-const stopBound = 10 * time.Second
+// may take in these tests.
+const stopBound = tunneltest.Patience
+
+// longHandshakes is how long handshakes may take.
+const longHandshakes = 5 * stopBound
 
 // wantStop stops the server without a grace.
 func wantStop(t *testing.T, r *tunneltest.Rig) {
@@ -41,10 +48,11 @@ func wantStop(t *testing.T, r *tunneltest.Rig) {
 // TestStopDuringReview: an API server that does not answer a TokenReview does not
 // hold the server up.
 func TestStopDuringReview(t *testing.T) {
+	t.Parallel()
 	for _, upstreamOnly := range []bool{false, true} {
 		t.Run(fmt.Sprintf("upstream=%v", upstreamOnly), func(t *testing.T) {
 			h := hangs{make(chan struct{}, 100)}
-			r := tunneltest.NewRig(t, server.Config{Tokens: h, Protocol: tunneltest.Only(upstreamOnly)})
+			r := tunneltest.NewRig(t, server.Config{Tokens: h, Protocol: tunneltest.Only(upstreamOnly), HandshakeTimeout: longHandshakes})
 			a := r.LaunchAgent(agent.Config{Token: func() (string, error) { return "token", nil }}, "")
 			<-h.asked
 			wantStop(t, r)
@@ -56,7 +64,12 @@ func TestStopDuringReview(t *testing.T) {
 // TestStopDuringHandshake: peers that have connected and say nothing do not hold
 // the server up, on any of its TLS listeners.
 func TestStopDuringHandshake(t *testing.T) {
-	r := tunneltest.NewRig(t, server.Config{})
+	t.Parallel()
+	r := tunneltest.NewRig(t, server.Config{HandshakeTimeout: longHandshakes})
+	cfg, err := r.AgentTLSConfig()()
+	if err != nil {
+		t.Fatal(err)
+	}
 	grpc, connect := r.FrontendsTLS()
 	for _, addr := range []string{r.AgentTLS, grpc, connect} {
 		c, err := net.Dial("tcp", addr)
@@ -67,8 +80,12 @@ func TestStopDuringHandshake(t *testing.T) {
 		if _, err := c.Write([]byte{22, 3, 1}); err != nil { // the beginning of a ClientHello
 			t.Fatal(err)
 		}
+		whole, err := tls.Dial("tcp", addr, cfg) // the listener has accepted what came before it
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = whole.Close()
 	}
-	time.Sleep(200 * time.Millisecond) // so that they are accepted
 	wantStop(t, r)
 }
 
@@ -76,7 +93,8 @@ func TestStopDuringHandshake(t *testing.T) {
 // use up the grace, also where a part of the request has come. One that asks in time is
 // served.
 func TestStopBesideSilentClients(t *testing.T) {
-	r := tunneltest.NewRig(t, server.Config{FirstStream: time.Second})
+	t.Parallel()
+	r := tunneltest.NewRig(t, server.Config{FirstStream: 3 * time.Second})
 	r.StartAgent(agent.Config{}, "")
 	addr := tunneltest.Target(t, tunneltest.Echo)
 	var conns []net.Conn
@@ -91,7 +109,7 @@ func TestStopBesideSilentClients(t *testing.T) {
 		}
 		conns = append(conns, c)
 	}
-	time.Sleep(100 * time.Millisecond) // so that they are accepted
+	_ = tunneltest.MustDial(t, tunneltest.Connect(r.Connect), addr).Close() // the listener has accepted what came before it
 	grace, cancel := context.WithTimeout(t.Context(), tunneltest.Patience)
 	defer cancel()
 	done := make(chan time.Duration, 1)
@@ -100,12 +118,17 @@ func TestStopBesideSilentClients(t *testing.T) {
 		r.Shutdown(grace)
 		done <- time.Since(start)
 	}()
-	time.Sleep(100 * time.Millisecond)
+	tunneltest.Eventually(t, tunneltest.Patience, "the server stops", func() bool {
+		_, err := os.Stat(r.Connect)
+		return errors.Is(err, os.ErrNotExist)
+	})
 	late, err := kasdial.Handshake(conns[2], addr)
 	if err != nil {
 		t.Fatalf("a request that comes in time: %v", err)
 	}
-	time.Sleep(1500 * time.Millisecond) // beyond FirstStream
+	for _, silent := range conns[:2] { // until FirstStream is over
+		_, _ = io.Copy(io.Discard, silent)
+	}
 	if _, err := late.Write([]byte{1}); err != nil {
 		t.Errorf("the connection of that request: %v", err)
 	}

@@ -58,7 +58,7 @@ func TestStuckUploadIsForgotten(t *testing.T) {
 // takes, the connection ends after a while, on both sides. One that goes on taking gets
 // all of it.
 func TestLeftUploadEnds(t *testing.T) {
-	const stall = time.Second
+	const stall = 300 * time.Millisecond
 	for name, upstreamOnly := range map[string]bool{"link": false, "upstream": true} {
 		for mode, connect := range map[string]bool{"grpc": false, "connect": true} {
 			t.Run(name+"/"+mode, func(t *testing.T) {
@@ -94,6 +94,7 @@ func TestLeftUploadEnds(t *testing.T) {
 // TestSlowDestinationGetsAll: a destination that takes what is left in steps gets all of
 // it, though its client has long been gone.
 func TestSlowDestinationGetsAll(t *testing.T) {
+	t.Parallel()
 	const stall, size = 1500 * time.Millisecond, 2 << 20
 	for name, upstreamOnly := range map[string]bool{"link": false, "upstream": true} {
 		t.Run(name, func(t *testing.T) {
