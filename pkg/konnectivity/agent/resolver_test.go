@@ -26,6 +26,7 @@ const inNamespace = "FAIRLEAD_TEST_NAMESPACE"
 // Destinations, also those that a search domain completes, and the servers' name are found by
 // the next one within the default time for a dial.
 func TestSilentNameserver(t *testing.T) {
+	t.Parallel()
 	for name, conf := range map[string]string{
 		"first":            "nameserver 127.0.0.2\nnameserver 127.0.0.4\n",
 		"first two":        "nameserver 127.0.0.2\nnameserver 127.0.0.3\nnameserver 127.0.0.4\n",
@@ -33,6 +34,7 @@ func TestSilentNameserver(t *testing.T) {
 		"answers by error": "nameserver 127.0.0.5\nnameserver 127.0.0.4\n",
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel() // a process of its own, which waits for the resolver
 			if os.Getenv(inNamespace) == "" {
 				runInNamespace(t, t.Name())
 				return

@@ -125,3 +125,38 @@ func TestTurnAway(t *testing.T) {
 		}
 	}
 }
+
+// TestAcceptsQueuedConnections checks that a server that stops serves the connections that the kernel has queued, also if
+// the deadline of the listener passes before the server accepts them. It must not reset them.
+func TestAcceptsQueuedConnections(t *testing.T) {
+	s := New(Config{}, NewMetrics())
+	defer func() {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		s.Shutdown(ctx)
+	}()
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := ListenUnix(path, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const clients = 3
+	for range clients {
+		c, err := net.Dial("unix", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+	}
+	if err := l.(*unixListener).SetDeadline(time.Unix(1, 0)); err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan struct{}, clients)
+	if err := s.accept(l, listening{serve: func(c net.Conn) { _ = c.Close(); served <- struct{}{} }}); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("ended with %v", err)
+	}
+	s.wg.Wait()
+	if n := len(served); n != clients {
+		t.Errorf("%d of %d queued connections were served", n, clients)
+	}
+}

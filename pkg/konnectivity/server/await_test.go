@@ -11,12 +11,14 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/server"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunneltest"
 )
 
 func TestMain(m *testing.M) {
+	testutil.Parallel(8) // parallel tests wait most of the time
 	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("k8s.io/klog/v2.(*flushDaemon).run.func1"))
 }
 

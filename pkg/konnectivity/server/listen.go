@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/netx"
 )
 
@@ -140,6 +142,9 @@ func (s *Server) accept(l net.Listener, on listening) error {
 	var lastLogged time.Time
 	for {
 		nc, err := l.Accept()
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			nc, err = acceptQueued(l)
+		}
 		if errors.Is(err, net.ErrClosed) || errors.Is(err, os.ErrDeadlineExceeded) {
 			return net.ErrClosed
 		}
@@ -162,6 +167,37 @@ func (s *Server) accept(l net.Listener, on listening) error {
 			on.serve(nc)
 		}()
 	}
+}
+
+// acceptQueued accepts a connection that waits in the kernel's accept queue of a listener whose deadline has passed. Accept
+// does not look there any more, and on a busy machine the deadline can pass before Accept runs. Closing the listener
+// would reset the connection.
+func acceptQueued(l net.Listener) (net.Conn, error) {
+	d, ok := l.(interface {
+		syscall.Conn
+		SetDeadline(t time.Time) error
+	})
+	if !ok || !readable(d) {
+		return nil, os.ErrDeadlineExceeded
+	}
+	_ = d.SetDeadline(time.Now().Add(time.Second)) // Accept returns at once
+	nc, err := l.Accept()
+	_ = d.SetDeadline(time.Now())
+	return nc, err //nolint:wrapcheck // as Accept
+}
+
+// readable reports whether a read, or an accept, would not wait.
+func readable(c syscall.Conn) (yes bool) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return false
+	}
+	err = raw.Control(func(fd uintptr) {
+		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}} //nolint:gosec // a descriptor is small
+		n, err := unix.Poll(fds, 0)
+		yes = n > 0 && err == nil
+	})
+	return yes && err == nil
 }
 
 // ServeGRPC serves frontends of the gRPC service on a listener. tlsConfig may be

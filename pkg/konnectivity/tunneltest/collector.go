@@ -88,6 +88,7 @@ func (c *Collector) Names() (names []string) {
 func (c *Collector) Tracer(t testing.TB, program string) (tr *trace.Tracer, end func()) {
 	t.Helper()
 	tr = trace.New(trace.Config{Endpoint: c.Endpoint}, program, "v0", logtest.New(func(_ int, line string) { t.Error(line) }))
+	tr.SetLastExport(Patience)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { defer close(done); tr.Run(ctx) }()

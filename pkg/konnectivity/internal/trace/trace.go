@@ -35,6 +35,8 @@ const (
 	batched = 512
 	// exportEvery is how long an ended span waits at most for others.
 	exportEvery = 5 * time.Second
+	// lastExport is how long a program that stops waits for the collector, unless SetLastExport changes it.
+	lastExport = time.Second
 )
 
 // Tracer makes spans and exports them. A nil Tracer records none.
@@ -44,14 +46,19 @@ type Tracer struct {
 	out   *exporter
 	log   logr.Logger
 
+	lastExport time.Duration
+
 	mu      sync.Mutex
 	dropped int
 }
 
 // New returns a tracer for a program. Run must be called.
 func New(cfg Config, program, version string, logger logr.Logger) *Tracer {
-	return &Tracer{cfg: cfg, ended: make(chan *Span, queued), out: newExporter(cfg.Endpoint, program, version), log: logger}
+	return &Tracer{cfg: cfg, ended: make(chan *Span, queued), out: newExporter(cfg.Endpoint, program, version), log: logger, lastExport: lastExport}
 }
+
+// SetLastExport sets how long Run may take after the end of its context. Call it before Run.
+func (t *Tracer) SetLastExport(d time.Duration) { t.lastExport = d }
 
 // Span is a recorded piece of work. A nil Span is not recorded. Set and End must not be called at the same time.
 type Span struct {
@@ -138,7 +145,7 @@ func (t *Tracer) Run(ctx context.Context) {
 		case <-tick.C:
 			flush(ctx)
 		case <-ctx.Done():
-			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.lastExport)
 			defer cancel()
 			for len(t.ended) > 0 && len(batch) < batched {
 				batch = append(batch, <-t.ended)
