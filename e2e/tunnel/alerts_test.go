@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/fairlead-dev/fairlead/e2e/harness/promtest"
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunneltest"
 )
@@ -25,6 +26,7 @@ import (
 // TestAlertsFire: a real Prometheus fires each of these alerts in a real fault of servers and agents of this test. The
 // test of the same name in e2e/suite has the faults of a cluster.
 func TestAlertsFire(t *testing.T) {
+	testutil.Full(t, "runs Prometheus until alerts fire")
 	promtest.Require(t)
 	targets := filepath.Join(t.TempDir(), "targets.json")
 	first, second := startShared(t) // for the last fault: that takes a minute

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunneltest"
 )
@@ -21,6 +22,7 @@ import (
 // TestDescriptorsRunOut checks that a program without free file descriptors refuses new
 // connections with that reason, keeps its existing connections, and recovers.
 func TestDescriptorsRunOut(t *testing.T) {
+	testutil.Full(t, "uses up all file descriptors")
 	for _, mode := range modes {
 		for _, who := range []string{"server", "agent"} {
 			t.Run(mode+"/"+who, func(t *testing.T) {
@@ -103,6 +105,7 @@ func limit(t *testing.T, pid int, n uint64) {
 // other clients, and of agents, are closed. The server keeps its existing connections,
 // and recovers.
 func TestDescriptorsRunOutTLS(t *testing.T) {
+	testutil.Full(t, "uses up all file descriptors")
 	for _, mode := range modes {
 		t.Run(mode, func(t *testing.T) {
 			files := daemontest.Certificate(t)

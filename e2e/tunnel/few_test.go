@@ -13,12 +13,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunneltest"
 )
 
 // TestFewDescriptors: idle connections to the health listener of a server that may have few
 // descriptors leave the tunnel enough: dials succeed and a new agent gets in. So does a probe.
 func TestFewDescriptors(t *testing.T) {
+	testutil.Full(t, "uses up all file descriptors")
 	const descriptorLimit, attackers = 256, 240
 	p := startPair(t, options{mode: "grpc", serverFiles: descriptorLimit})
 	var conns []net.Conn

@@ -24,6 +24,7 @@ import (
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunneltest"
 )
 
@@ -145,6 +146,7 @@ func (p *pair) dials(t *testing.T, took *[]time.Duration) {
 // the duration of dials: when idle, under the attack, and under the same attack on another server,
 // which takes as much of the machine.
 func TestFloodOfStrangers(t *testing.T) {
+	testutil.Full(t, "floods the server for a long time")
 	const good = "good"
 	o := options{mode: "grpc", noClientCA: true, agentFlags: []string{"--service-account-token-path=" + write(t, good)},
 		serverFlags: []string{"--agent-namespace=kube-system", "--agent-service-account=konnectivity-agent",

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunneltest"
 )
@@ -17,6 +18,7 @@ import (
 // as systemd does: no new connection fails in any mode, over the socket or over TCP, and no
 // transfer is cut.
 func TestServerRestartHeld(t *testing.T) {
+	testutil.Full(t, "restarts servers under load")
 	for _, c := range []struct {
 		name, mode string
 		tcp        bool
@@ -30,7 +32,7 @@ func TestServerRestartHeld(t *testing.T) {
 			p, dial := heldPair(t, o, c.tcp)
 			load, tr := tunneltest.StartLoad(t, dial, p.echo, perSecond), tunneltest.StartTraffic(t, dial, nil)
 			for range 3 {
-				time.Sleep(time.Second)
+				load.MoreDials(t, perSecond/2)
 				p.restartServer(t, 1, 500*time.Millisecond)
 			}
 			tr.Progress()

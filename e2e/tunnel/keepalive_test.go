@@ -12,6 +12,8 @@ import (
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 )
 
 // frozenClient opens a stream of the gRPC service on a server's socket and answers nothing
@@ -57,6 +59,7 @@ func nextPing(framer *http2.Framer) error {
 // with Fairlead's server as with upstream's. Neither happens without the flag, whose
 // default is an hour.
 func TestFrontendKeepaliveTime(t *testing.T) {
+	testutil.Full(t, "waits for the 20 s that a client has to answer")
 	for name, c := range map[string]struct {
 		server    release
 		keepalive time.Duration

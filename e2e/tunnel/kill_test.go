@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunneltest"
 )
@@ -24,6 +25,7 @@ type rough struct {
 // dials succeed in the time that docs/tunnel.md has, and nothing stays.
 // It observes KON-35 and KON-68 of docs/requirements.md.
 func TestRough(t *testing.T) {
+	testutil.Full(t, "kills and freezes programs")
 	for name, c := range faults {
 		for _, mode := range modes {
 			t.Run(name+"/"+mode, func(t *testing.T) {
@@ -37,6 +39,7 @@ func TestRough(t *testing.T) {
 // TestRoughLinks is TestRough with several links of each agent, in the mode in which it is
 // the tunnel that says how a connection ended.
 func TestRoughLinks(t *testing.T) {
+	testutil.Full(t, "kills and freezes programs")
 	for _, name := range []string{"agent killed", "server killed", "agent stops for a while", "agent frozen"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -95,17 +98,23 @@ func (r *rough) signal(t *testing.T, p *daemontest.Process, s syscall.Signal) {
 	}
 }
 
-// killAgents kills one agent after the other; dials go to the one that is left.
+// killAgents kills agents that carry transfers; dials go to the one that is left.
 func (r *rough) killAgents(t *testing.T) {
 	r.tr.AgentKilled.Store(true)
 	for range 4 {
-		time.Sleep(300 * time.Millisecond)
-		r.tr.Down.Store(true) // a dial that the agent had is lost with it
-		r.signal(t, r.agent, syscall.SIGKILL)
+		var killed *daemontest.Process
+		r.tr.Midway(func() {
+			killed = r.carrier(t)
+			r.tr.Down.Store(true) // a dial that the agent had is lost with it
+			r.signal(t, killed, syscall.SIGKILL)
+		})
 		daemontest.Eventually(t, startBound, backends(r.pair, 1))
 		r.tr.Down.Store(false)
 		r.mustDial(t)
-		r.agent, r.second = r.second, r.startAgent()
+		if killed == r.agent {
+			r.agent = r.second
+		}
+		r.second = r.startAgent()
 		daemontest.Eventually(t, startBound, backends(r.pair, 2))
 	}
 }
@@ -114,9 +123,10 @@ func (r *rough) killAgents(t *testing.T) {
 // agent, --agent-wait.
 func (r *rough) killServer(t *testing.T) {
 	for range 3 {
-		time.Sleep(300 * time.Millisecond)
-		r.tr.Down.Store(true)
-		r.signal(t, r.server, syscall.SIGKILL)
+		r.tr.Midway(func() {
+			r.tr.Down.Store(true)
+			r.signal(t, r.server, syscall.SIGKILL)
+		})
 		r.server.ExitCode(t, promptly)
 		r.server = r.startServer()
 		daemontest.Eventually(t, startBound, func() error { return get(r.serverHealth + "/healthz") })
@@ -128,34 +138,46 @@ func (r *rough) killServer(t *testing.T) {
 // stopFor stops a process for less time than it takes to be given up: everything goes
 // on afterwards.
 func (r *rough) stopFor(t *testing.T, p *daemontest.Process, d time.Duration) {
-	time.Sleep(300 * time.Millisecond)
-	p.Freeze(t)
-	time.Sleep(d)
+	r.tr.Midway(func() { p.Freeze(t) })
+	time.Sleep(d) // how long it is stopped
 	r.signal(t, p, syscall.SIGCONT)
 	r.mustDial(t)
 }
 
-// freezeAgent stops an agent until it is given up, and then has it go on. Each transfer takes
-// one of the two agents by chance, and one that is about to end may end whole: an agent that
-// carried no other is frozen again.
+// freezeAgent stops an agent that carries transfers until it is given up, and then has it go on.
 func (r *rough) freezeAgent(t *testing.T) {
-	for round := 0; round < 3 && r.tr.Cut() == 0; round++ {
-		time.Sleep(300 * time.Millisecond)
-		r.agent.Freeze(t)
-		r.mustDial(t)
-		daemontest.Eventually(t, 40*time.Second, backends(r.pair, 1)) // twice as long, for a busy machine
-		r.mustDial(t)
-		r.signal(t, r.agent, syscall.SIGCONT)
-		daemontest.Eventually(t, startBound, backends(r.pair, 2))
-		r.mustDial(t)
+	var frozen *daemontest.Process
+	r.tr.Midway(func() {
+		frozen = r.carrier(t)
+		frozen.Freeze(t)
+	})
+	r.mustDial(t)
+	daemontest.Eventually(t, 40*time.Second, backends(r.pair, 1)) // twice as long, for a busy machine
+	r.mustDial(t)
+	r.signal(t, frozen, syscall.SIGCONT)
+	daemontest.Eventually(t, startBound, backends(r.pair, 2))
+	r.mustDial(t)
+}
+
+// carrier returns the first agent if it carries a transfer, else the second. Each transfer takes one of them by chance.
+func (r *rough) carrier(t *testing.T) *daemontest.Process {
+	t.Helper()
+	ofSecond, err := metric(r.agentHealth, "konnectivity_network_proxy_agent_open_endpoint_connections")
+	if err != nil {
+		t.Fatal(err)
 	}
+	if float64(r.tr.Open.Load()) > ofSecond {
+		return r.agent
+	}
+	return r.second
 }
 
 // freezeServer stops the server until the agents have given it up, and then has it go on.
 func (r *rough) freezeServer(t *testing.T) {
-	time.Sleep(300 * time.Millisecond)
-	r.tr.Down.Store(true)
-	r.server.Freeze(t)
+	r.tr.Midway(func() {
+		r.tr.Down.Store(true)
+		r.server.Freeze(t)
+	})
 	daemontest.Eventually(t, 40*time.Second, func() error {
 		if get(r.agentHealth+"/readyz") == nil {
 			return fmt.Errorf("the agent is ready")

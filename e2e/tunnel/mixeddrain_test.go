@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunneltest"
 )
@@ -17,6 +18,7 @@ import (
 // dial fails and no transfer is cut.
 // It observes KON-76 of docs/requirements.md.
 func TestMixedAgentDrain(t *testing.T) {
+	testutil.Full(t, "drains programs of all releases")
 	for _, agent := range []release{v0_34_0, v0_36_0} {
 		for _, mode := range modes {
 			t.Run(agent.String()+" agent/"+mode, func(t *testing.T) {
@@ -26,7 +28,7 @@ func TestMixedAgentDrain(t *testing.T) {
 					draining, health := p.agent, p.agentHealth
 					p.agent = p.startAgent()
 					daemontest.Eventually(t, startBound, backends(p, 2))
-					time.Sleep(300 * time.Millisecond)
+					load.MoreDials(t, perSecond/4)
 					draining.Terminate(t) // it tells its server when it gets the next packet, and stays
 					daemontest.Eventually(t, startBound, func() error { return quiet(health, load) })
 					if err := draining.Signal(os.Kill); err != nil {
@@ -53,7 +55,7 @@ func quiet(health string, load *tunneltest.Load) error {
 		return err
 	}
 	for n := load.Dials(); load.Dials() < n+many; {
-		time.Sleep(10 * time.Millisecond)
+		time.Sleep(10 * time.Millisecond) // a poll
 	}
 	after, err := dials()
 	if err != nil {
@@ -70,6 +72,7 @@ func quiet(health string, load *tunneltest.Load) error {
 // no transfer is cut. v0.34.0 does not heed that an agent drains and dials there until
 // it has gone, which nothing that our agent could send would change.
 func TestMixedAgentRollout(t *testing.T) {
+	testutil.Full(t, "replaces agents under load")
 	for _, mode := range modes {
 		t.Run(mode, func(t *testing.T) { agentRollout(t, options{mode: mode, server: v0_36_0}) })
 	}
@@ -80,6 +83,7 @@ func TestMixedAgentRollout(t *testing.T) {
 // transfer is cut if the agents do not leave before the server does, as they do at their
 // next probe.
 func TestMixedServerRestart(t *testing.T) {
+	testutil.Full(t, "restarts servers under load")
 	for _, agent := range []release{v0_34_0, v0_36_0} {
 		for _, mode := range modes {
 			t.Run(agent.String()+" agent/"+mode, func(t *testing.T) {
@@ -89,7 +93,7 @@ func TestMixedServerRestart(t *testing.T) {
 				daemontest.Eventually(t, startBound, backends(p, 2))
 				load, tr := tunneltest.StartLoad(t, p.dialer(), p.echo, perSecond), tunneltest.StartTraffic(t, p.dialer(), nil)
 				for range 2 {
-					time.Sleep(500 * time.Millisecond)
+					load.MoreDials(t, perSecond/4)
 					tr.Down.Store(mode == "http-connect")
 					p.restartServer(t, 2, 0)
 					tr.Down.Store(false)

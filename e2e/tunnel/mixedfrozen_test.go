@@ -9,12 +9,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 )
 
 // TestMixedFrozenServer: our agent gives an upstream server up that has stopped, which it may
 // ping every 30 s at most, and is back soon after that goes on.
 func TestMixedFrozenServer(t *testing.T) {
+	testutil.Full(t, "waits 50 s for the agent")
 	for _, server := range []release{v0_34_0, v0_36_0} {
 		t.Run(server.String()+" server", func(t *testing.T) {
 			t.Parallel()

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunneltest"
 )
@@ -26,6 +27,7 @@ type mixedRough struct {
 // agent or of the server, leave each transfer whole or cut for both ends to see, and
 // what comes afterwards is carried.
 func TestMixedRough(t *testing.T) {
+	testutil.Full(t, "kills programs of all releases")
 	for _, c := range mixedPairs {
 		for _, mode := range modes {
 			t.Run(c.server.String()+" server, "+c.agent.String()+" agent/"+mode, func(t *testing.T) {
@@ -84,27 +86,28 @@ func (r *mixedRough) badNetwork() {
 
 func (r *mixedRough) brokenNetwork() {
 	for range 3 {
-		time.Sleep(300 * time.Millisecond)
-		r.proxy.Cut()
+		r.tr.Midway(r.proxy.Cut)
 		r.tr.Progress()
 	}
 }
 
 func (r *mixedRough) deadAgent(t *testing.T) {
 	r.tr.AgentKilled.Store(true)
-	time.Sleep(300 * time.Millisecond)
-	if err := r.agent.Signal(syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	r.tr.Midway(func() {
+		if err := r.agent.Signal(syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+	})
 	r.agent = r.startAgent()
 	r.tr.Progress()
 }
 
 func (r *mixedRough) deadServer(t *testing.T) {
-	time.Sleep(300 * time.Millisecond)
-	if err := r.server.Signal(syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	r.tr.Midway(func() {
+		if err := r.server.Signal(syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+	})
 	r.server.ExitCode(t, promptly)
 	r.server = r.startServer()
 	r.tr.Progress()

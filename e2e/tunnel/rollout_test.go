@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/settings"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunneltest"
@@ -24,6 +25,9 @@ func TestAgentRollout(t *testing.T) {
 	for _, mode := range modes {
 		for _, links := range []int{1, 3} {
 			t.Run(fmt.Sprintf("%s, links %d", mode, links), func(t *testing.T) {
+				if links > 1 {
+					testutil.Full(t, "agents with one link are tried")
+				}
 				agentRollout(t, options{mode: mode, links: links})
 			})
 		}
@@ -35,7 +39,7 @@ func agentRollout(t *testing.T, o options) {
 	daemontest.Eventually(t, startBound, backends(p, 1))
 	load, tr := tunneltest.StartLoad(t, p.dialer(), p.echo, perSecond), tunneltest.StartTraffic(t, p.dialer(), nil)
 	for range 5 {
-		time.Sleep(300 * time.Millisecond)
+		load.MoreDials(t, perSecond/4)
 		next := p.startAgent()
 		p.agent.Terminate(t)
 		wantExit(t, p.agent, 10*time.Second)
@@ -49,12 +53,13 @@ func agentRollout(t *testing.T, o options) {
 // TestAgentRestart replaces the only agent by one that starts after it has exited, as a
 // DaemonSet with maxUnavailable 1 does: dials wait for the new agent (--agent-wait).
 func TestAgentRestart(t *testing.T) {
+	testutil.Full(t, "restarts agents under load")
 	for _, mode := range modes {
 		t.Run(mode, func(t *testing.T) {
 			p := startPair(t, options{mode: mode})
 			load := tunneltest.StartLoad(t, p.dialer(), p.echo, perSecond)
 			for range 3 {
-				time.Sleep(300 * time.Millisecond)
+				load.MoreDials(t, perSecond/4)
 				p.agent.Terminate(t)
 				wantExit(t, p.agent, 10*time.Second)
 				p.agent = p.startAgent()
@@ -69,6 +74,7 @@ func TestAgentRestart(t *testing.T) {
 // connection fails and no transfer is cut.
 // It observes KON-41 and KON-85 of docs/requirements.md.
 func TestServerRestart(t *testing.T) {
+	testutil.Full(t, "restarts servers under load")
 	for _, links := range []int{1, 3} {
 		t.Run(fmt.Sprintf("links %d", links), func(t *testing.T) { serverRestart(t, links) })
 	}
@@ -78,7 +84,7 @@ func serverRestart(t *testing.T, links int) {
 	p := startPair(t, options{mode: "grpc", links: links, serverEnv: []string{settings.DrainTimeout + "=5s"}})
 	load, tr := tunneltest.StartLoad(t, p.dialer(), p.echo, perSecond), tunneltest.StartTraffic(t, p.dialer(), nil)
 	for range 3 {
-		time.Sleep(time.Second)
+		load.MoreDials(t, perSecond/2)
 		p.restartServer(t, 1, 0)
 	}
 	tr.Progress()
@@ -91,6 +97,7 @@ func serverRestart(t *testing.T, links int) {
 // dial fails, and no accepted connection is lost. All agents reconnect soon, even if the
 // server was away for so long that they have tried in vain several times.
 func TestServerRestartConnect(t *testing.T) {
+	testutil.Full(t, "restarts servers under load")
 	p := startPair(t, options{mode: "http-connect", serverFlags: []string{"--graceful-shutdown-timeout=5s"}})
 	const agents = 4
 	for range agents - 1 {
@@ -99,7 +106,7 @@ func TestServerRestartConnect(t *testing.T) {
 	daemontest.Eventually(t, startBound, backends(p, agents))
 	load, tr := tunneltest.StartLoad(t, p.dialer(), p.echo, perSecond), tunneltest.StartTraffic(t, p.dialer(), nil)
 	for _, away := range []time.Duration{0, 0, 3 * time.Second} {
-		time.Sleep(time.Second)
+		load.MoreDials(t, perSecond/2)
 		tr.Down.Store(true)
 		p.restartServer(t, agents, away)
 		tr.Down.Store(false)
@@ -133,7 +140,7 @@ func (p *pair) restartServer(t *testing.T, agents int, away time.Duration) {
 	t.Helper()
 	p.server.Terminate(t)
 	wantExit(t, p.server, 10*time.Second)
-	time.Sleep(away)
+	time.Sleep(away) // how long the server is away
 	p.server = p.startServer()
 	daemontest.Eventually(t, startBound, func() error { return get(p.serverHealth + "/healthz") })
 	start := time.Now()
@@ -150,6 +157,7 @@ func (p *pair) restartServer(t *testing.T, agents int, away time.Duration) {
 // server gives the agent up within 20 s, or an upstream agent 20 s after
 // --keepalive-time.
 func TestFrozenAgent(t *testing.T) {
+	testutil.Full(t, "waits until a frozen agent is given up")
 	for agent, flags := range map[release][]string{ours: nil, v0_36_0: {"--keepalive-time=2s"}} {
 		t.Run("agent "+agent.String(), func(t *testing.T) {
 			t.Parallel()
@@ -157,7 +165,7 @@ func TestFrozenAgent(t *testing.T) {
 			p.startAgent()
 			daemontest.Eventually(t, startBound, backends(p, 2))
 			load := tunneltest.StartLoad(t, p.dialer(), p.echo, perSecond)
-			time.Sleep(500 * time.Millisecond)
+			load.MoreDials(t, perSecond/4)
 			p.agent.Freeze(t)
 			frozen := time.Now()
 			daemontest.Eventually(t, 40*time.Second, backends(p, 1)) // twice as long, because the machine may be busy

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunneltest"
 )
@@ -32,6 +33,7 @@ const (
 // after each round it has as many descriptors and goroutines as before, and its memory in the last third of the rounds is
 // that of the first third.
 func TestSoak(t *testing.T) {
+	testutil.Full(t, "kills and freezes programs, round after round")
 	lasting := soakTime(t)
 	p, second, dial, wrap := trafficPair(t, "grpc", 1)
 	server := p.server.PID()

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunneltest"
 )
@@ -20,6 +21,7 @@ const dialsPerSecond = 50
 // and an agent stops for 5 s. No more dials fail than those of a second, two for the server, and none takes longer than twice the bar of its
 // fault, because the machine may be busy. The log says how long the longest one took: "make chaos" compares that with the bar.
 func TestUnavailability(t *testing.T) {
+	testutil.Full(t, "measures how long dials take beside faults")
 	for name, c := range map[string]struct {
 		do   func(t *testing.T, p *pair)
 		most int // failed dials
@@ -33,7 +35,7 @@ func TestUnavailability(t *testing.T) {
 		}, 2 * dialsPerSecond, 10 * time.Second},
 		"agent stopped": {func(t *testing.T, p *pair) {
 			p.agent.Freeze(t)
-			time.Sleep(5 * time.Second)
+			time.Sleep(5 * time.Second) // how long it is stopped
 			signal(t, p.agent, syscall.SIGCONT)
 		}, dialsPerSecond, 5 * time.Second}, // a dial of before may wait as long as the agent is stopped
 	} {
@@ -59,12 +61,13 @@ func TestUnavailability(t *testing.T) {
 // TestStoppedAgentGetsNoDials: an agent that has been stopped for 4 s, twice the bar, is still connected, and no new dial waits for it. A dial that
 // did would last until the server gives the agent up, or longer.
 func TestStoppedAgentGetsNoDials(t *testing.T) {
+	testutil.Full(t, "stops an agent for some seconds")
 	p, _, dial, _ := trafficPair(t, "grpc", 1)
 	target := tunneltest.Target(t, tunneltest.Echo)
 	load := tunneltest.StartLoad(t, dial, target, dialsPerSecond) // by which the server notices
 	daemontest.Eventually(t, startBound, dialsOver(load, dialsPerSecond))
 	p.agent.Freeze(t)
-	time.Sleep(4 * time.Second)
+	time.Sleep(4 * time.Second) // in which the server notices: no metric tells
 	later := tunneltest.StartLoad(t, dial, target, dialsPerSecond)
 	daemontest.Eventually(t, tunneltest.Patience, dialsOver(later, dialsPerSecond))
 	dials, longest, errs := later.Stop()

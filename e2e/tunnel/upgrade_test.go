@@ -31,7 +31,7 @@ func TestUpgrade(t *testing.T) {
 					p.restartServer(t, len(agents), 0)
 				}
 				for i := range agents {
-					time.Sleep(500 * time.Millisecond)
+					load.MoreDials(t, perSecond/4)
 					agents[i].Terminate(t)
 					wantExit(t, agents[i], 10*time.Second)
 					agents[i] = p.startAgent()
@@ -40,7 +40,7 @@ func TestUpgrade(t *testing.T) {
 				if !serverFirst {
 					p.restartServer(t, len(agents), 0)
 				}
-				time.Sleep(time.Second)
+				load.MoreDials(t, perSecond)
 			}
 			tr.Progress()
 			load.NoneFailed(t)
