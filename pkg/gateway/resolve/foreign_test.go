@@ -8,12 +8,10 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
-	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 	"github.com/fairlead-dev/fairlead/pkg/gateway"
 	"github.com/fairlead-dev/fairlead/pkg/gateway/internal/clustertest"
 )
@@ -70,7 +68,7 @@ func foreignEndpoints(t *testing.T, c *clustertest.Cluster) {
 		"to-udp-port":         "Node /node-1 192.0.2.1:9101",
 		"mixed":               "Service shop/mixed 10.1.0.1:8080 pod shop/web-1",
 	} {
-		daemontest.Eventually(t, time.Minute, func() error { // the API server answers from its watch cache
+		c.Eventually(t, func() error { // the API server answers from its watch cache
 			d, err := r.Resolve(t.Context(), host, 80)
 			if err == nil && summary(d) != want {
 				err = fmt.Errorf("%s is %s, want %s", host, summary(d), want)

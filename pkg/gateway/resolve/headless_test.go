@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/netip"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -15,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 	"github.com/fairlead-dev/fairlead/pkg/gateway"
 	"github.com/fairlead-dev/fairlead/pkg/gateway/internal/clustertest"
 )
@@ -85,7 +83,7 @@ func headlessPorts(t *testing.T, c *clustertest.Cluster) {
 		{"host-queue", 7000, "Service shop/host-queue 192.0.2.1:%d pod shop/queue-1"}, {"host-queue", 10250, "Node /node-1 192.0.2.1:%d"},
 	} {
 		want := fmt.Sprintf(test.want, test.port)
-		daemontest.Eventually(t, time.Minute, func() error { // the API server answers from its watch cache
+		c.Eventually(t, func() error { // the API server answers from its watch cache
 			d, err := r.Resolve(t.Context(), test.host, test.port)
 			if err == nil && (summary(d) != want || d.Host != test.host) {
 				err = fmt.Errorf("%s:%d is %s for rules of host %s, want %s", test.host, test.port, summary(d), d.Host, want)
@@ -127,7 +125,7 @@ func outerAddresses(t *testing.T, c *clustertest.Cluster) {
 		{"203.0.113.2", 80, "Service shop/balanced 10.1.0.62:8080 pod shop/shown-1"},
 		{"10.1.0.1", 80, "Pod shop/web-1 10.1.0.1:80 pod shop/web-1"}, {"192.0.2.1", 80, "Node /node-1 192.0.2.1:80"}, {"203.0.113.9", 80, "External / 203.0.113.9:80"},
 	} {
-		daemontest.Eventually(t, time.Minute, func() error {
+		c.Eventually(t, func() error {
 			d, err := r.Resolve(t.Context(), test.host, test.port)
 			if err == nil && summary(d) != test.want {
 				err = fmt.Errorf("%s:%d is %s, want %s", test.host, test.port, summary(d), test.want)

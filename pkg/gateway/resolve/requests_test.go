@@ -3,38 +3,11 @@
 package resolve
 
 import (
-	"net/http"
 	"sync"
-	"sync/atomic"
 	"testing"
-
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-dev/fairlead/pkg/gateway/internal/clustertest"
 )
-
-// counted is a client that counts its requests.
-func counted(t *testing.T, c *clustertest.Cluster) (client kubernetes.Interface, requests *atomic.Int64) {
-	t.Helper()
-	requests = new(atomic.Int64)
-	config := rest.CopyConfig(c.Config)
-	config.Wrap(func(rt http.RoundTripper) http.RoundTripper {
-		return roundTripper(func(req *http.Request) (*http.Response, error) {
-			requests.Add(1)
-			return rt.RoundTrip(req)
-		})
-	})
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return client, requests
-}
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
 // requests: connections that begin together ask the API server once, not each for itself, for a
 // Service, a node and addresses.
@@ -51,7 +24,7 @@ func requests(t *testing.T, c *clustertest.Cluster) {
 		{"10.1.0.1", 8080, 4},
 		{"2001:db8::99", 443, 5}, // Pods by either address
 	} {
-		client, n := counted(t, c)
+		client, n := c.Counted()
 		r := New(client, Options{Namespace: "shop"})
 		var all sync.WaitGroup
 		for range connections {

@@ -15,14 +15,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 	"github.com/fairlead-dev/fairlead/pkg/gateway"
 	"github.com/fairlead-dev/fairlead/pkg/gateway/internal/clustertest"
 )
 
-// world makes one of each kind of object that a name or an address can stand for.
-func world(t *testing.T) *clustertest.Cluster {
-	c := clustertest.Start(t, "--service-cluster-ip-range=10.0.0.0/24,fd00:10::/108")
+// populate makes one of each kind of object that a name or an address can stand for.
+func populate(c *clustertest.Cluster) {
 	c.Namespace("shop")
 	c.Node("node-1", "192.0.2.1", func(n *corev1.Node) { n.Spec.PodCIDRs = []string{"10.1.0.0/24", "fd00:1::/64"} })
 	c.Node("ip-2.example.internal", "192.0.2.2", func(n *corev1.Node) {
@@ -75,7 +73,6 @@ func world(t *testing.T) *clustertest.Cluster {
 	} {
 		c.Service("shop", name, corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: target})
 	}
-	return c
 }
 
 // summary is what the tests compare of a destination.
@@ -87,10 +84,38 @@ func summary(d gateway.Destination) string {
 	return s
 }
 
-// TestResolve: names and addresses lead to the objects that they lead to in the cluster.
+// TestResolve runs the tests of resolution against a fake clientset.
 func TestResolve(t *testing.T) {
-	c := world(t)
+	testResolve(t, clustertest.Fake(t))
+}
+
+// TestResolveFromAPIServer runs them against a real API server: it evaluates the field selectors and the RBAC rules that the
+// fake imitates, validates the objects and sets their defaults, and answers from its watch cache.
+func TestResolveFromAPIServer(t *testing.T) {
+	testResolve(t, clustertest.Start(t, "--service-cluster-ip-range=10.0.0.0/24,fd00:10::/108"))
+}
+
+func testResolve(t *testing.T, c *clustertest.Cluster) {
+	populate(c)
 	r := New(c.Client, Options{Namespace: "shop"})
+	t.Run("hosts", func(t *testing.T) { hosts(t, r) })
+	t.Run("refused", func(t *testing.T) { refusals(t, r) })
+	t.Run("foreign endpoints", func(t *testing.T) { foreignEndpoints(t, c) })
+	t.Run("Service kubernetes", func(t *testing.T) { apiServerService(t, c) })
+	t.Run("headless ports", func(t *testing.T) { headlessPorts(t, c) })
+	t.Run("Services of Pods", func(t *testing.T) { podsServices(t, c) })
+	t.Run("outer addresses", func(t *testing.T) { outerAddresses(t, c) })
+	t.Run("look-ups", func(t *testing.T) { lookUps(t, c) })
+	t.Run("requests", func(t *testing.T) { requests(t, c) })
+	t.Run("second family", func(t *testing.T) { secondFamily(t, c) })
+	t.Run("spread", func(t *testing.T) { spread(t, r) })
+	t.Run("rights", func(t *testing.T) { rights(t, c) })
+	t.Run("changes", func(t *testing.T) { changes(t, c) })
+	t.Run("nodes with one address", func(t *testing.T) { nodesWithOneAddress(t, c) })
+}
+
+// hosts: names and addresses lead to the objects that they lead to in the cluster.
+func hosts(t *testing.T, r *Resolver) {
 	const web1, web2, web6 = "Service shop/web 10.1.0.1:8080 pod shop/web-1", "Service shop/web 10.1.0.2:8080 pod shop/web-2", "Service shop/web [fd00:1::1]:8081 pod shop/web-1"
 	for _, test := range []struct {
 		host string
@@ -150,18 +175,6 @@ func TestResolve(t *testing.T) {
 	if d, err := r.Resolve(t.Context(), "out", 5432); err != nil || d.Host != "db.example.com" {
 		t.Errorf("rules have to see where an ExternalName leads: host %q, %v", d.Host, err)
 	}
-	t.Run("refused", func(t *testing.T) { refusals(t, r) })
-	t.Run("foreign endpoints", func(t *testing.T) { foreignEndpoints(t, c) })
-	t.Run("Service kubernetes", func(t *testing.T) { apiServerService(t, c) })
-	t.Run("headless ports", func(t *testing.T) { headlessPorts(t, c) })
-	t.Run("Services of Pods", func(t *testing.T) { podsServices(t, c) })
-	t.Run("outer addresses", func(t *testing.T) { outerAddresses(t, c) })
-	t.Run("look-ups", func(t *testing.T) { lookUps(t, c) })
-	t.Run("requests", func(t *testing.T) { requests(t, c) })
-	t.Run("second family", func(t *testing.T) { secondFamily(t, c) })
-	t.Run("spread", func(t *testing.T) { spread(t, r) })
-	t.Run("rights", func(t *testing.T) { rights(t, c) })
-	t.Run("changes", func(t *testing.T) { changes(t, c) })
 }
 
 // refusals: each error has its reason and says what to do.
@@ -229,7 +242,7 @@ func rights(t *testing.T, c *clustertest.Cluster) {
 		t.Fatal(err)
 	}
 	r := New(c.ClientAs("jane"), Options{Namespace: "shop", APIServer: "10.0.0.7:6443"})
-	daemontest.Eventually(t, time.Minute, func() error { // RBAC is read from a cache
+	c.Eventually(t, func() error { // RBAC is read from a cache
 		_, err := r.Resolve(t.Context(), "web", 80)
 		return err
 	})
@@ -282,6 +295,20 @@ func rights(t *testing.T, c *clustertest.Cluster) {
 	}
 }
 
+// TestHiddenOwners: as long as one kind of object cannot be read, an address that is none of the others is not taken for one
+// outside of the cluster. The refusal names the missing right.
+func TestHiddenOwners(t *testing.T) {
+	c := clustertest.Fake(t)
+	populate(c)
+	for _, resource := range []string{"services", "pods", "nodes"} {
+		r := New(c.Without(resource), Options{Namespace: "shop"})
+		d, err := r.Resolve(t.Context(), "198.51.100.1", 443)
+		if want := fmt.Sprintf("cannot list resource %q", resource); gateway.ReasonOf(err) != gateway.ReasonDenied || !strings.Contains(err.Error(), want) {
+			t.Errorf("without the right to %s: %+v, %v, want reason %s and %q", resource, d, err, gateway.ReasonDenied, want)
+		}
+	}
+}
+
 // changes: after a failed dial other endpoints are those of now, not those remembered.
 func changes(t *testing.T, c *clustertest.Cluster) {
 	r := New(c.Client, Options{Namespace: "shop", TTL: time.Hour})
@@ -292,7 +319,7 @@ func changes(t *testing.T, c *clustertest.Cluster) {
 	}
 	c.Slice("shop", "leaving", "leaving-b", discoveryv1.AddressTypeIPv4, []discoveryv1.EndpointPort{clustertest.Port("", 80)},
 		clustertest.Endpoint("shop", "leaving-2", "10.1.0.88", true))
-	daemontest.Eventually(t, time.Minute, func() error { // the API server answers from its watch cache
+	c.Eventually(t, func() error { // the API server answers from its watch cache
 		all, err := r.Alternatives(t.Context(), first)
 		if err != nil {
 			return err
@@ -304,10 +331,9 @@ func changes(t *testing.T, c *clustertest.Cluster) {
 	})
 }
 
-// TestNodesWithOneAddress: an address or a short host name that two nodes have leads to neither,
+// nodesWithOneAddress: an address or a short host name that two nodes have leads to neither,
 // because one of their kubelets has written what is not its own.
-func TestNodesWithOneAddress(t *testing.T) {
-	c := world(t)
+func nodesWithOneAddress(t *testing.T, c *clustertest.Cluster) {
 	c.Node("rogue", "192.0.2.2", func(n *corev1.Node) {
 		n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeHostName, Address: "second"})
 	})

@@ -5,12 +5,10 @@ package resolve
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
-	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 	"github.com/fairlead-dev/fairlead/pkg/gateway/internal/clustertest"
 )
 
@@ -27,7 +25,7 @@ func secondFamily(t *testing.T, c *clustertest.Cluster) {
 		"fd07::1": "Pod shop/ipam-1", "fd00:1::7:2": "Pod shop/ipam-2", "fd07::3": "Pod shop/ipam-3", "10.7.0.4": "Pod shop/ipam-4", "fd07::4": "Pod shop/ipam-4",
 		"fd07::5": "External /", "2001:db8::99": "External /", "2001:db8::3": "Node /ipv6-first",
 	} {
-		daemontest.Eventually(t, time.Minute, func() error { // the API server answers from its watch cache
+		c.Eventually(t, func() error { // the API server answers from its watch cache
 			r := New(c.Client, Options{Namespace: "shop"})
 			d, err := r.Resolve(t.Context(), addr, 5432)
 			if err == nil && (fmt.Sprintf("%s %s/%s", d.Kind, d.Namespace, d.Name) != want || d.Addr.Addr().String() != addr) {
@@ -39,7 +37,7 @@ func secondFamily(t *testing.T, c *clustertest.Cluster) {
 	// An endpoint of a Service by that address is one of the Service.
 	c.Service("shop", "ipam", corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}})
 	c.Slice("shop", "ipam", "ipam-a", discoveryv1.AddressTypeIPv6, []discoveryv1.EndpointPort{clustertest.Port("", 8080)}, discoveryv1.Endpoint{Addresses: []string{"fd07::1"}})
-	daemontest.Eventually(t, time.Minute, func() error {
+	c.Eventually(t, func() error {
 		d, err := New(c.Client, Options{Namespace: "shop"}).Resolve(t.Context(), "ipam", 80)
 		if want := "Service shop/ipam [fd07::1]:8080 pod shop/ipam-1"; err == nil && summary(d) != want {
 			err = fmt.Errorf("the Service is %s, want %s", summary(d), want)

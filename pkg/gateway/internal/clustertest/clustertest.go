@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package clustertest makes the objects of a small cluster in a real API server, and serves
+// Package clustertest makes the objects of a small cluster in a real API server or in a fake clientset, and serves
 // the kubelet of its nodes.
 package clustertest
 
 import (
 	"context"
+	"net/http"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,20 +16,22 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 )
 
-// Cluster is a real API server without controllers.
+// Cluster is an API server without controllers: a real one, or a fake clientset.
 type Cluster struct {
 	*daemontest.ControlPlane
-	// Config has all rights.
+	// Config has all rights. A fake has none.
 	Config *rest.Config
 	t      testing.TB
 }
 
-// Start runs an API server for as long as the test.
+// Start runs a real API server for as long as the test.
 func Start(t *testing.T, args ...string) *Cluster {
 	t.Helper()
 	// There is no controller that makes service accounts.
@@ -55,11 +59,50 @@ func (c *Cluster) As(user string) *rest.Config {
 // ClientAs returns a client with a user's rights.
 func (c *Cluster) ClientAs(user string) kubernetes.Interface {
 	c.t.Helper()
+	if c.Config == nil {
+		return c.fakeAs(user)
+	}
 	client, err := kubernetes.NewForConfig(c.As(user))
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	return client
+}
+
+// Counted returns a client with all rights, and the number of its requests.
+func (c *Cluster) Counted() (client kubernetes.Interface, requests *atomic.Int64) {
+	c.t.Helper()
+	requests = new(atomic.Int64)
+	if c.Config == nil {
+		return c.fakeBehind(func(clienttesting.Action) error {
+			requests.Add(1)
+			return nil
+		}), requests
+	}
+	config := rest.CopyConfig(c.Config)
+	config.Wrap(func(rt http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(req *http.Request) (*http.Response, error) {
+			requests.Add(1)
+			return rt.RoundTrip(req)
+		})
+	})
+	client, err := kubernetes.NewForConfig(config)
+	c.check(err)
+	return client, requests
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
+
+// Eventually waits until condition returns nil: a real API server evaluates RBAC and answers lists from caches. A fake has to meet the condition at once.
+func (c *Cluster) Eventually(t testing.TB, condition func() error) {
+	t.Helper()
+	if c.Config != nil {
+		testutil.Eventually(t, time.Minute, condition)
+	} else if err := condition(); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // Namespace makes a namespace.
