@@ -5,11 +5,13 @@ package rules
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -251,38 +253,92 @@ func TestFileRefuses(t *testing.T) {
 	}
 }
 
-// TestFileReloads: a changed file takes effect without a restart, and one that is broken or
+// TestFileReloads: a changed file takes effect within two seconds, without a restart, and one that is broken or
 // gone leaves the last rules.
 func TestFileReloads(t *testing.T) {
-	web := destination(gateway.KindService, "web.default", "10.0.0.1", 80)
-	f := open(t, "allow: [{}]")
-	a := &Authorizer{File: f}
-	check := func() error {
-		f.mu.Lock()
-		f.checked = time.Time{} // as after checkEvery
-		f.mu.Unlock()
-		return a.Authorize(t.Context(), alice, web)
+	synctest.Test(t, func(t *testing.T) {
+		web := destination(gateway.KindService, "web.default", "10.0.0.1", 80)
+		f := open(t, "allow: [{}]")
+		a := &Authorizer{File: f}
+		check := func() error {
+			time.Sleep(2 * time.Second)
+			return a.Authorize(t.Context(), alice, web)
+		}
+		if err := check(); err != nil {
+			t.Fatal(err)
+		}
+		write(t, f.path, "allow: [{users: [bob]}]")
+		if check() == nil {
+			t.Error("the new rules do not hold")
+		}
+		write(t, f.path, "allow: [{kinds: [Nonsense]}]")
+		if check() == nil {
+			t.Error("a broken file allows everything")
+		}
+		if err := os.Remove(f.path); err != nil {
+			t.Fatal(err)
+		}
+		if check() == nil {
+			t.Error("a removed file allows everything")
+		}
+		write(t, f.path, "allow: [{users: [alice]}]")
+		if err := check(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestPortBehindService: a Service's port may lead to another port of a node, of a Pod of another namespace or of a host outside
+// of the cluster. A permission for the port that the client asked for does not open that one; a denial of either port holds.
+func TestPortBehindService(t *testing.T) {
+	for _, kind := range []gateway.Kind{gateway.KindNode, gateway.KindPod, gateway.KindExternal} {
+		d := destination(kind, "web.default", "192.168.0.1", 22)
+		d.Port = 80 // what the client asked for
+		for rules, ok := range map[string]bool{
+			"allow: [{kinds: [%[1]s], ports: ['80']}]":                                        false,
+			"allow: [{kinds: [%[1]s], ports: ['23-80']}]":                                     false,
+			"allow: [{kinds: [%[1]s], ports: ['22']}]":                                        true,
+			"allow: [{kinds: [%[1]s], ports: [10-21]}, {kinds: [%[1]s], ports: [80, 20-22]}]": true,
+			"allow: [{kinds: [%[1]s]}]\ndeny: [{ports: ['80']}]":                              false,
+			"allow: [{kinds: [%[1]s]}]\ndeny: [{ports: ['22']}]":                              false,
+			"allow: [{kinds: [%[1]s]}]\ndeny: [{ports: [23-79]}]":                             true,
+		} {
+			rules = fmt.Sprintf(rules, kind)
+			a := &Authorizer{File: open(t, rules)}
+			if err := a.Authorize(t.Context(), alice, d); (err == nil) != ok {
+				t.Errorf("%s: %s at port 22, asked for by port 80: %v, want allowed %v", rules, kind, err, ok)
+			}
+		}
 	}
-	if err := check(); err != nil {
-		t.Fatal(err)
-	}
-	write(t, f.path, "allow: [{users: [bob]}]")
-	if check() == nil {
-		t.Error("the new rules do not hold")
-	}
-	write(t, f.path, "allow: [{kinds: [Nonsense]}]")
-	if check() == nil {
-		t.Error("a broken file allows everything")
-	}
-	if err := os.Remove(f.path); err != nil {
-		t.Fatal(err)
-	}
-	if check() == nil {
-		t.Error("a removed file allows everything")
-	}
-	write(t, f.path, "allow: [{users: [alice]}]")
-	if err := check(); err != nil {
-		t.Error(err)
+}
+
+// TestPatterns: "*" stands for any text, also with a "/". All other characters stand for themselves.
+func TestPatterns(t *testing.T) {
+	for _, c := range []struct {
+		pattern, value string
+		ok             bool
+	}{
+		{"team/dev", "team/dev", true},
+		{"team/*", "team/dev", true},
+		{"team*", "team/dev", true},
+		{"*", "corp/team/dev", true},
+		{"*/dev", "corp/team/dev", true},
+		{"team/dev", "team-dev", false},
+		{"team/dev", "team", false},
+		{"team/*", "teams/dev", false},
+		{"a?b", "a?b", true},
+		{"a?b", "axb", false},
+		{"a?b", "a/b", false},
+		{"[ab]", "[ab]", true},
+		{"[ab]", "a", false},
+		{`corp\eve`, `corp\eve`, true},
+		{`corp\eve`, "corpeve", false},
+		{"", "", true},
+		{"dev", "devs", false},
+	} {
+		if ok := matchesOne([]string{c.pattern}, c.value); ok != c.ok {
+			t.Errorf("%q matches %q: %v, want %v", c.pattern, c.value, ok, c.ok)
+		}
 	}
 }
 
