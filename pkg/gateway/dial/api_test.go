@@ -111,6 +111,7 @@ func newTunnelAPI(t *testing.T, o Options, agents ...tunnelv1alpha1.TunnelAgent)
 // TestAPI: a connection goes through an agent of the destination's node, with the credentials and the impersonation of the
 // kubeconfig. Both directions carry bytes and end by themselves.
 func TestAPI(t *testing.T) {
+	t.Parallel()
 	s, d := newTunnelAPI(t, Options{}, anAgent("gone", "n1", metav1.ConditionFalse), anAgent("a1", "n1", metav1.ConditionTrue), anAgent("a2", "n2", metav1.ConditionTrue))
 	for _, c := range []struct {
 		to   gateway.Destination
@@ -151,6 +152,7 @@ func TestAPI(t *testing.T) {
 
 // TestAPIByAddress: where the proxy judges destinations, the API gets the address that was judged.
 func TestAPIByAddress(t *testing.T) {
+	t.Parallel()
 	s, d := newTunnelAPI(t, Options{API: APIOptions{ByAddress: true}}, anAgent("a1", "n1", metav1.ConditionTrue))
 	to := gateway.Destination{Host: "web.ns", Port: 80, Kind: gateway.KindService, Namespace: "ns", Name: "web", Addr: netip.MustParseAddrPort("10.0.0.1:8080")}
 	conn, err := d.Dial(t.Context(), to)
@@ -165,6 +167,7 @@ func TestAPIByAddress(t *testing.T) {
 
 // TestAPIAgentGone: if an agent goes, another one is tried, and none twice.
 func TestAPIAgentGone(t *testing.T) {
+	t.Parallel()
 	s, d := newTunnelAPI(t, Options{}, anAgent("a1", "n1", metav1.ConditionTrue), anAgent("a2", "n2", metav1.ConditionTrue))
 	missing := func(agent string) *metav1.Status {
 		return &metav1.Status{Status: metav1.StatusFailure, Code: 404, Reason: metav1.StatusReasonNotFound, Message: `tunnelagents.tunnel.fairlead.dev "` + agent + `" not found`}
@@ -191,6 +194,7 @@ func TestAPIAgentGone(t *testing.T) {
 
 // TestAPIRefusals: each refusal has its reason, that of the tunnel's API first.
 func TestAPIRefusals(t *testing.T) {
+	t.Parallel()
 	cause := func(code int32, reason gateway.Reason) *metav1.Status {
 		return &metav1.Status{Status: metav1.StatusFailure, Code: code, Message: "because", Details: &metav1.StatusDetails{
 			Causes: []metav1.StatusCause{{Type: metav1.CauseType(reason), Field: tunnelv1alpha1.ConnectCauseField, Message: "because"}}}}
@@ -227,6 +231,7 @@ func TestAPIRefusals(t *testing.T) {
 
 // TestAPIBroken: a connection that breaks is an error of the reader, and not an orderly end.
 func TestAPIBroken(t *testing.T) {
+	t.Parallel()
 	broke := make(chan *websocket.Conn, 1)
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !strings.HasSuffix(r.URL.Path, "/portforward") {

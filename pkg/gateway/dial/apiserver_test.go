@@ -24,6 +24,7 @@ import (
 // TestAPIServer: paths that lead to Pods and nodes only, or take addresses only, or end at another machine's loopback, connect to the API server as the kubeconfig does, by
 // address and by name. No other host, and no other port of it, is reached in that way. Close ends these connections, too.
 func TestAPIServer(t *testing.T) {
+	t.Parallel()
 	port := listen(t, echo)
 	for _, via := range []string{ViaPortForward, ViaNetwork, ViaDirect} {
 		for _, host := range []string{"127.0.0.1", "localhost"} {
@@ -53,9 +54,11 @@ func TestAPIServer(t *testing.T) {
 // TestAPIServerAddresses: of an API server with several addresses the next one is dialed if one does not answer,
 // in its share of the time, and the failure of the first is reported if none does.
 func TestAPIServerAddresses(t *testing.T) {
+	t.Parallel()
 	port := listen(t, echo) // on 127.0.0.1
 	server := net.JoinHostPort("api.example", strconv.Itoa(int(port)))
 	to := address(gateway.KindExternal, "api.example", port)
+	silentPort(t, "127.0.0.3", port)
 	for _, c := range []struct {
 		name  string
 		addrs []string
@@ -69,8 +72,8 @@ func TestAPIServerAddresses(t *testing.T) {
 		{"there is none", nil, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			silentPort(t, "127.0.0.3", port)
-			d := newDialer(t, ViaNetwork, Options{APIServer: server, Timeout: 10 * time.Second})
+			t.Parallel()
+			d := newDialer(t, ViaNetwork, Options{APIServer: server, Timeout: 6 * time.Second})
 			d.(*dialer).lookUp = func(_ context.Context, _, host string) (addrs []netip.Addr, err error) {
 				if host != "api.example" {
 					return nil, errors.New("no such host")
@@ -96,6 +99,7 @@ func TestAPIServerAddresses(t *testing.T) {
 // Service of the cluster that hosts the control plane. It is connected to from here then. No other name is, and
 // nothing that the agent denies.
 func TestAPIServerByNameOfOurs(t *testing.T) {
+	t.Parallel()
 	deny, err := destinations.ParseRules("*.denied.invalid")
 	if err != nil {
 		t.Fatal(err)
@@ -133,10 +137,14 @@ func silentPort(t *testing.T, host string, port uint16) {
 		t.Fatal(err)
 	}
 	for range 4 { // its queue has place for one or two
-		d := net.Dialer{Timeout: 200 * time.Millisecond}
+		d := net.Dialer{Timeout: time.Second} // what the kernel accepts, it accepts at once
 		c, err := d.Dial("tcp", net.JoinHostPort(host, strconv.Itoa(int(port))))
-		if err != nil {
+		var timeout net.Error
+		switch {
+		case errors.As(err, &timeout) && timeout.Timeout():
 			return
+		case err != nil:
+			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = c.Close() })
 	}

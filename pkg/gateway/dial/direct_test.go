@@ -35,6 +35,7 @@ func address(kind gateway.Kind, host string, port uint16) gateway.Destination {
 // TestDirect dials through a real konnectivity-server and agent, in each mode, over a Unix
 // socket and over TCP with certificates.
 func TestDirect(t *testing.T) {
+	t.Parallel()
 	deny, err := destinations.ParseRules("*.denied.test")
 	if err != nil {
 		t.Fatal(err)
@@ -106,6 +107,7 @@ func directRefusals(t *testing.T, d Dialer) {
 // TestDirectPathDown: without an agent or without a server, the error says which, and with a
 // server that does not answer a dial ends in time.
 func TestDirectPathDown(t *testing.T) {
+	t.Parallel()
 	to := address(gateway.KindNode, "127.0.0.1", listen(t, echo))
 	rig := tunneltest.NewRig(t, server.Config{})
 	stranger := tunneltest.NewCA(t, t.TempDir())
@@ -156,6 +158,7 @@ func TestDirectClose(t *testing.T) {
 
 // TestLimit: connections beyond the limit are refused, and closed ones do not count.
 func TestLimit(t *testing.T) {
+	t.Parallel()
 	rig := tunneltest.NewRig(t, server.Config{})
 	rig.StartAgent(agent.Config{}, "")
 	d := newDialer(t, ViaDirect, Options{MaxConnections: 2, Direct: DirectOptions{Socket: rig.Connect}})
@@ -172,6 +175,7 @@ func TestLimit(t *testing.T) {
 // TestFailover: if one endpoint of a Service cannot be reached, another is tried. Other kinds
 // and refusals that concern all endpoints are final.
 func TestFailover(t *testing.T) {
+	t.Parallel()
 	rig := tunneltest.NewRig(t, server.Config{})
 	deny, err := destinations.ParseRules("127.0.0.9")
 	if err != nil {
@@ -209,6 +213,7 @@ func TestFailover(t *testing.T) {
 
 // TestNewRefuses: a path that cannot work is refused at the start, with what to do.
 func TestNewRefuses(t *testing.T) {
+	t.Parallel()
 	for via, test := range map[string]struct {
 		o    Options
 		text string

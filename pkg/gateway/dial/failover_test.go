@@ -24,6 +24,7 @@ func endpointAt(host string, port uint16) gateway.Destination {
 
 // TestSilentEndpoint: an endpoint that does not answer, such as one on a node without power, leaves time for the others of its Service.
 func TestSilentEndpoint(t *testing.T) {
+	t.Parallel()
 	port := listen(t, echo) // on 127.0.0.1
 	silentPort(t, "127.0.0.5", port)
 	silentPort(t, "127.0.0.6", port)
@@ -32,7 +33,8 @@ func TestSilentEndpoint(t *testing.T) {
 		"the second answers": {working}, "the third answers": {alsoDead, working}, "of more, two are tried": {alsoDead, working, alsoDead, alsoDead},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := newDialer(t, ViaNetwork, Options{Timeout: 9 * time.Second, Alternatives: func(ctx context.Context, _ gateway.Destination) ([]gateway.Destination, error) {
+			t.Parallel()
+			d := newDialer(t, ViaNetwork, Options{Timeout: 6 * time.Second, Alternatives: func(ctx context.Context, _ gateway.Destination) ([]gateway.Destination, error) {
 				return others, ctx.Err()
 			}})
 			ping(t, mustDial(t, d, dead), "another endpoint")
@@ -54,6 +56,7 @@ func TestSilentEndpoint(t *testing.T) {
 
 // TestLookupOfOthers: others are asked for as the context says, and what was dialed first says what is wrong if they cannot be.
 func TestLookupOfOthers(t *testing.T) {
+	t.Parallel()
 	port := listen(t, echo)
 	working, dead := at(port), endpointAt("127.0.0.9", port) // refused
 	asked := 0
@@ -96,6 +99,7 @@ func (p slowPath) Dial(ctx context.Context, to gateway.Destination) (gateway.Con
 
 // TestSlowEndpoint: an endpoint without others has all of the time, also while the search for others has no answer.
 func TestSlowEndpoint(t *testing.T) {
+	t.Parallel()
 	for name, alternatives := range map[string]func(context.Context, gateway.Destination) ([]gateway.Destination, error){
 		"there are no others": func(context.Context, gateway.Destination) ([]gateway.Destination, error) { return nil, nil },
 		"the search fails": func(context.Context, gateway.Destination) ([]gateway.Destination, error) {
@@ -107,6 +111,7 @@ func TestSlowEndpoint(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			d := newDialer(t, ViaNetwork, Options{Timeout: 6 * time.Second, Alternatives: alternatives})
 			d.(*dialer).path = slowPath{newNetwork(), 3 * time.Second} // a share is 2 seconds
 			ping(t, mustDial(t, d, at(listen(t, echo))), "slow")
@@ -116,6 +121,7 @@ func TestSlowEndpoint(t *testing.T) {
 
 // TestNoDescriptors: a process without free descriptors is busy, and says what to raise.
 func TestNoDescriptors(t *testing.T) {
+	t.Parallel()
 	for _, cause := range []error{syscall.EMFILE, syscall.ENFILE} {
 		err := asError(t.Context(), &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("socket", cause)}, at(80))
 		if gateway.ReasonOf(err) != gateway.ReasonBusy || !strings.Contains(err.Error(), "ulimit -n") {

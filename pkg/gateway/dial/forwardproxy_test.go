@@ -4,6 +4,7 @@ package dial
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/rest"
 
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/gateway"
 	"github.com/fairlead-dev/fairlead/pkg/gateway/auth"
 	"github.com/fairlead-dev/fairlead/pkg/gateway/socks5"
@@ -85,11 +87,12 @@ func forwardThroughProxy(t *testing.T, c forwardTest) {
 	})
 	arrives := func(what, scheme string, before int) {
 		t.Helper()
-		for end := time.Now().Add(testTimeout); p.count(scheme) == before; time.Sleep(10 * time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatalf("%s did not take the proxy of scheme %s", what, scheme)
+		testutil.Eventually(t, testTimeout, func() error {
+			if p.count(scheme) == before {
+				return fmt.Errorf("%s did not take the proxy of scheme %s", what, scheme)
 			}
-		}
+			return nil
+		})
 	}
 	for _, scheme := range []string{"socks5", "http"} { // as the protocols are named
 		config := rest.CopyConfig(c.Config)

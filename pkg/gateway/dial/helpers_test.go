@@ -4,15 +4,25 @@ package dial
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net"
+	"os"
 	"runtime"
 	"strings"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/fairlead-dev/fairlead/internal/testutil"
+	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 	"github.com/fairlead-dev/fairlead/pkg/gateway"
 )
+
+// Most tests of this package wait most of the time. Those that look for goroutines of the whole process are not parallel: Go
+// runs them before the parallel ones.
+func TestMain(m *testing.M) { os.Exit(daemontest.RunParallel(m, 16)) }
 
 // listen serves connections on a loopback port for as long as the test.
 func listen(t testing.TB, serve func(*net.TCPConn)) uint16 {
@@ -58,15 +68,22 @@ func pour(c *net.TCPConn) {
 	}
 }
 
-// refusing is a port on which nothing listens.
+// refusing is a port on which nothing listens. A socket has it for as long as the test, so that no parallel test gets it.
 func refusing(t *testing.T) uint16 {
 	t.Helper()
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).AddrPort().Port()
+	t.Cleanup(func() { _ = unix.Close(fd) })
+	if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	at, err := unix.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return uint16(at.(*unix.SockaddrInet4).Port)
 }
 
 const testTimeout = time.Minute
@@ -126,24 +143,18 @@ func wantReason(t testing.TB, d gateway.Dialer, to gateway.Destination, reason g
 	}
 }
 
-// noLeaks waits until no goroutine runs this package's code. Goroutines of tests and of the
+// noLeaks waits until no goroutine runs this package's code. The test must not be parallel. Goroutines of tests and of the
 // servers in this process do not count.
 func noLeaks(t testing.TB) {
 	t.Helper()
-	for end := time.Now().Add(testTimeout); ; time.Sleep(10 * time.Millisecond) {
+	testutil.Eventually(t, testTimeout, func() error {
 		all := make([]byte, 4<<20)
 		all = all[:runtime.Stack(all, true)]
-		leaked := ""
 		for _, g := range strings.Split(string(all), "\n\n") {
 			if strings.Contains(g, "pkg/gateway/dial.(*") && !strings.Contains(g, "_test.go") {
-				leaked = g
+				return fmt.Errorf("goroutine left:\n%s", g)
 			}
 		}
-		if leaked == "" {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("goroutine left:\n%s", leaked)
-		}
-	}
+		return nil
+	})
 }

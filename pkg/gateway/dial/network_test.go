@@ -20,6 +20,7 @@ func at(port uint16) gateway.Destination {
 
 // TestNetwork: bytes flow both ways, each direction ends by itself, and Close ends what is open.
 func TestNetwork(t *testing.T) {
+	t.Parallel()
 	d := newDialer(t, ViaNetwork, Options{})
 	ping(t, mustDial(t, d, at(listen(t, echo))), "hello")
 	half := mustDial(t, d, at(listen(t, answerAtEnd)))
@@ -46,6 +47,7 @@ func TestNetwork(t *testing.T) {
 
 // TestNetworkFailures: each failure has its reason, and a Service fails over to another endpoint.
 func TestNetworkFailures(t *testing.T) {
+	t.Parallel()
 	d := newDialer(t, ViaNetwork, Options{Timeout: 300 * time.Millisecond})
 	unknown := at(1)
 	unknown.Addr = netip.AddrPort{}

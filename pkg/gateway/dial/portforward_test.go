@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/netip"
@@ -50,7 +51,12 @@ func TestPortForward(t *testing.T) {
 		"stalled": forwardStalled, "idle": forwardIdle, "deadlines": forwardDeadlines, "not a pod": forwardNotAPod, "leaks": forwardLeaks, "bound": forwardBound, "proxy": forwardThroughProxy,
 		"silent path": forwardSilent, "buffers": forwardBuffers, "slow ends": forwardSlow, "client gone": forwardClientGone,
 	} {
-		t.Run(name, func(t *testing.T) { test(t, c) })
+		t.Run(name, func(t *testing.T) {
+			if name != "leaks" { // it looks for goroutines of the whole process
+				t.Parallel()
+			}
+			test(t, c)
+		})
 	}
 }
 
@@ -82,15 +88,15 @@ func forwardBytes(t *testing.T, c forwardTest) {
 
 // forwardShared: connections to a Pod share upstream connections, up to a bound.
 func forwardShared(t *testing.T, c forwardTest) {
-	d, to := c.dialer(t, Options{PortForward: PortForwardOptions{UnsharedConnections: 1, StreamsPerConnection: 8}}), podAt("web", listen(t, echo))
-	before := c.kubelet.Connections.Load()
+	c.Pod("default", "shared", "node-1", []string{"10.1.0.1"})
+	d, to := c.dialer(t, Options{PortForward: PortForwardOptions{UnsharedConnections: 1, StreamsPerConnection: 8}}), podAt("shared", listen(t, echo))
 	var wg sync.WaitGroup
 	for i := range 32 {
 		conn := mustDial(t, d, to)
 		wg.Go(func() { ping(t, conn, "word "+strconv.Itoa(i)) })
 	}
 	wg.Wait()
-	if n := c.kubelet.Connections.Load() - before; n != 4 {
+	if n := c.kubelet.Connections("shared"); n != 4 {
 		t.Errorf("32 connections use %d upstream connections, want 4 for 8 each", n)
 	}
 }
@@ -99,18 +105,18 @@ func forwardShared(t *testing.T, c forwardTest) {
 // that reads nothing delays no other. One that is free is used again, and later ones are shared.
 func forwardUnshared(t *testing.T, c forwardTest) {
 	d := c.dialer(t, Options{PortForward: PortForwardOptions{UnsharedConnections: 4, ReceiveBuffer: 128 << 10, StallTimeout: time.Hour, Linger: time.Hour}})
-	before := c.kubelet.Connections.Load()
+	c.Pod("default", "unshared", "node-1", []string{"10.1.0.1"})
 	for range 5 {
-		conn := mustDial(t, d, podAt("web", listen(t, echo)))
+		conn := mustDial(t, d, podAt("unshared", listen(t, echo)))
 		ping(t, conn, "alone")
 		_ = conn.Close()
 		daemontest.Eventually(t, time.Minute, func() error { return free(d) })
 	}
-	if n := c.kubelet.Connections.Load() - before; n != 1 {
+	if n := c.kubelet.Connections("unshared"); n != 1 {
 		t.Errorf("5 connections, one after another, use %d upstream connections, want 1", n)
 	}
-	neighbors := []gateway.Conn{mustDial(t, d, podAt("web", listen(t, echo)))}
-	stalled := mustDial(t, d, podAt("web", listen(t, pour)))
+	neighbors := []gateway.Conn{mustDial(t, d, podAt("unshared", listen(t, echo)))}
+	stalled := mustDial(t, d, podAt("unshared", listen(t, pour)))
 	daemontest.Eventually(t, time.Minute, func() error {
 		if !stalled.(*slotted).Conn.(*forwarded).in.full() {
 			return errors.New("the buffer of the stalled client is not full")
@@ -119,19 +125,19 @@ func forwardUnshared(t *testing.T, c forwardTest) {
 	})
 	var wg sync.WaitGroup
 	for range 5 { // two that have one of their own, and three that share
-		neighbors = append(neighbors, mustDial(t, d, podAt("web", listen(t, echo))))
+		neighbors = append(neighbors, mustDial(t, d, podAt("unshared", listen(t, echo))))
 	}
 	for i, conn := range neighbors {
 		wg.Go(func() { ping(t, conn, "word "+strconv.Itoa(i)) }) // fails if the stalled client holds it up
 	}
 	wg.Wait()
-	if n := c.kubelet.Connections.Load() - before; n != 4 {
+	if n := c.kubelet.Connections("unshared"); n != 4 {
 		t.Errorf("7 connections use %d upstream connections, want 4", n)
 	}
 	// Several dials at a time make what they need, and no more.
 	d = c.dialer(t, Options{PortForward: PortForwardOptions{UnsharedConnections: 4}})
-	before = c.kubelet.Connections.Load()
-	to := podAt("web", listen(t, echo))
+	before := c.kubelet.Connections("unshared")
+	to := podAt("unshared", listen(t, echo))
 	for i := range 12 {
 		wg.Go(func() {
 			conn, err := d.Dial(t.Context(), to)
@@ -143,7 +149,7 @@ func forwardUnshared(t *testing.T, c forwardTest) {
 		})
 	}
 	wg.Wait()
-	if n := c.kubelet.Connections.Load() - before; n != 4 {
+	if n := c.kubelet.Connections("unshared") - before; n != 4 {
 		t.Errorf("12 connections at a time use %d upstream connections, want 4", n)
 	}
 }
@@ -173,43 +179,52 @@ func forwardClientGone(t *testing.T, c forwardTest) {
 			if _, err := nc.Write([]byte("x")); err != nil {
 				return
 			}
-			time.Sleep(100 * time.Millisecond)
+			time.Sleep(10 * time.Millisecond) // how often this destination sends
 		}
 	}} {
 		for _, neighbors := range []int{0, 1} {
-			d := c.dialer(t, Options{PortForward: PortForwardOptions{UnsharedConnections: 1, Linger: 500 * time.Millisecond}})
-			before, learned := c.kubelet.Connections.Load(), make(chan struct{})
-			gone := mustDial(t, d, podAt("web", listen(t, func(nc *net.TCPConn) { serve(nc); close(learned) })))
-			if _, err := gone.Read(make([]byte, 1)); err != nil {
-				t.Fatal(err)
-			}
-			var neighbor gateway.Conn
-			if neighbors > 0 {
-				neighbor = mustDial(t, d, podAt("web", listen(t, echo)))
-				ping(t, neighbor, "before")
-			}
-			_ = gone.Close()
-			if neighbor != nil {
-				daemontest.Eventually(t, time.Minute, func() error { // a new client does not share what is to end
-					ping(t, neighbor, "beside")
-					other := mustDial(t, d, podAt("web", listen(t, echo)))
-					defer other.Close()
-					ping(t, other, "new")
-					if c.kubelet.Connections.Load() == before+1 {
-						return errors.New("a new client shares the connection to the API server")
-					}
-					return nil
-				})
-				_ = neighbor.Close()
-			}
-			select {
-			case <-learned:
-			case <-time.After(time.Minute):
-				t.Errorf("a destination that %s, %d neighbors: it does not learn that the client has gone", name, neighbors)
-			}
-			ping(t, mustDial(t, d, podAt("web", listen(t, echo))), "afterwards")
+			t.Run(fmt.Sprintf("%s, %d neighbors", name, neighbors), func(t *testing.T) {
+				t.Parallel()
+				clientGone(t, c, fmt.Sprint("gone-", name, "-", neighbors), serve, neighbors > 0)
+			})
 		}
 	}
+}
+
+func clientGone(t *testing.T, c forwardTest, pod string, serve func(*net.TCPConn), shares bool) {
+	c.Pod("default", pod, "node-1", []string{"10.1.0.1"})
+	d := c.dialer(t, Options{PortForward: PortForwardOptions{UnsharedConnections: 1, Linger: 200 * time.Millisecond}})
+	learned := make(chan struct{})
+	gone := mustDial(t, d, podAt(pod, listen(t, func(nc *net.TCPConn) { serve(nc); close(learned) })))
+	if _, err := gone.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	to := podAt(pod, listen(t, echo))
+	var neighbor gateway.Conn
+	if shares {
+		neighbor = mustDial(t, d, to)
+		ping(t, neighbor, "before")
+	}
+	_ = gone.Close()
+	if shares {
+		daemontest.Eventually(t, time.Minute, func() error { // a new client does not share what is to end
+			ping(t, neighbor, "beside")
+			other := mustDial(t, d, to)
+			defer other.Close()
+			ping(t, other, "new")
+			if c.kubelet.Connections(pod) == 1 {
+				return errors.New("a new client shares the connection to the API server")
+			}
+			return nil
+		})
+		_ = neighbor.Close()
+	}
+	select {
+	case <-learned:
+	case <-time.After(time.Minute):
+		t.Error("the destination does not learn that the client has gone")
+	}
+	ping(t, mustDial(t, d, to), "afterwards")
 }
 
 // forwardHalfClose: the destination sees the end of what the client sends, and the client
@@ -261,20 +276,15 @@ func forwardSPDY(t *testing.T, c forwardTest) {
 	}
 	d := c.dialer(t, Options{Config: c.As("spdy")})
 	to := podAt("web", listen(t, echo))
-	deadline := time.Now().Add(testTimeout)
-	for { // RBAC is read from a cache
+	daemontest.Eventually(t, testTimeout, func() error { // RBAC is read from a cache
 		conn, err := d.Dial(t.Context(), to)
-		if err == nil {
-			_ = conn.SetDeadline(deadline)
-			ping(t, conn, "over SPDY")
-			_ = conn.Close()
-			return
+		if err != nil {
+			return err
 		}
-		if time.Now().After(deadline) {
-			t.Fatal(err)
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
+		_ = conn.SetDeadline(time.Now().Add(testTimeout))
+		ping(t, conn, "over SPDY")
+		return conn.Close()
+	})
 }
 
 // cuttable dials connections that a test can cut all at once.
@@ -368,23 +378,22 @@ func forwardNode(t *testing.T, c forwardTest) {
 // error rather than an end. SPDY has no flow control, so that takes buffers and a reset.
 func forwardStalled(t *testing.T, c forwardTest) {
 	d := c.dialer(t, Options{PortForward: PortForwardOptions{UnsharedConnections: 1, ReceiveBuffer: 128 << 10, StallTimeout: time.Second}})
-	neighbor := mustDial(t, d, podAt("web", listen(t, echo)))
+	to := podAt("web", listen(t, echo))
+	neighbor := mustDial(t, d, to)
 	stalled := mustDial(t, d, podAt("web", listen(t, pour)))
-	for i := range 50 {
-		ping(t, neighbor, "word "+strconv.Itoa(i))
-		time.Sleep(20 * time.Millisecond)
-	}
-	ping(t, mustDial(t, d, podAt("web", listen(t, echo))), "new")
-	for end := time.Now().Add(testTimeout); ; time.Sleep(10 * time.Millisecond) {
+	up := stalled.(*slotted).Conn.(*forwarded).up
+	daemontest.Eventually(t, testTimeout, func() error {
 		ping(t, neighbor, "word")
-		f := stalled.(*slotted).Conn.(*forwarded)
-		if !f.in.full() {
-			break
+		other := mustDial(t, d, to)
+		ping(t, other, "new")
+		_ = other.Close()
+		up.mu.Lock()
+		defer up.mu.Unlock()
+		if !up.retired {
+			return errors.New("the stalled connection is not reset")
 		}
-		if time.Now().After(end) {
-			t.Fatal("the stalled connection is not reset")
-		}
-	}
+		return nil
+	})
 	n, err := io.Copy(io.Discard, stalled)
 	if gateway.ReasonOf(err) != gateway.ReasonBusy {
 		t.Errorf("the stalled client read %d bytes and got %v, want reason %s", n, err, gateway.ReasonBusy)
@@ -393,24 +402,21 @@ func forwardStalled(t *testing.T, c forwardTest) {
 
 // forwardIdle: the upstream of a Pod ends when it has had no connections for a time.
 func forwardIdle(t *testing.T, c forwardTest) {
-	d := c.dialer(t, Options{PortForward: PortForwardOptions{IdleTimeout: 300 * time.Millisecond}})
+	d := c.dialer(t, Options{PortForward: PortForwardOptions{IdleTimeout: 100 * time.Millisecond}})
 	to := podAt("web", listen(t, echo))
 	p := d.(*dialer).path.(*portForward)
 	conn := mustDial(t, d, to)
-	time.Sleep(time.Second)
+	time.Sleep(500 * time.Millisecond) // several times as long as an idle one is kept
 	ping(t, conn, "an open connection is not idle time")
 	_ = conn.Close()
-	for end := time.Now().Add(testTimeout); ; time.Sleep(10 * time.Millisecond) {
+	daemontest.Eventually(t, testTimeout, func() error {
 		p.mu.Lock()
-		n := len(p.pods)
-		p.mu.Unlock()
-		if n == 0 {
-			break
+		defer p.mu.Unlock()
+		if len(p.pods) > 0 {
+			return errors.New("the idle upstream is not closed")
 		}
-		if time.Now().After(end) {
-			t.Fatal("the idle upstream is not closed")
-		}
-	}
+		return nil
+	})
 	ping(t, mustDial(t, d, to), "again")
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 	"github.com/fairlead-dev/fairlead/pkg/gateway"
 )
@@ -119,6 +120,7 @@ func allFree(d Dialer) error {
 // forwardSlow: neither a destination that reads nothing for a while, with few or with many bytes on the way to it, nor a
 // client that reads nothing, nor a quiet one passes for a path that has died.
 func forwardSlow(t *testing.T, c forwardTest) {
+	testutil.Full(t, "waits for 8 seconds; TestSilence shows which time counts")
 	const period = time.Second
 	d := c.dialer(t, Options{PortForward: PortForwardOptions{PingPeriod: period, ReceiveBuffer: 64 << 10, StallTimeout: time.Hour}})
 	read := make(chan struct{})
@@ -137,7 +139,7 @@ func forwardSlow(t *testing.T, c forwardTest) {
 		}()
 	}
 	stalled, quiet := mustDial(t, d, podAt("web", listen(t, pour))), mustDial(t, d, podAt("web", listen(t, echo)))
-	time.Sleep(8 * period)
+	time.Sleep(8 * period) // in which none of them is cut off
 	ping(t, quiet, "still there")
 	if n, err := io.CopyN(io.Discard, stalled, 8<<20); err != nil {
 		t.Errorf("the client that read nothing got %d bytes, %v", n, err)
@@ -152,6 +154,7 @@ func forwardSlow(t *testing.T, c forwardTest) {
 
 // TestSilence: only time in which the node owes an answer and could give it counts.
 func TestSilence(t *testing.T) {
+	t.Parallel()
 	here, there := net.Pipe()
 	defer here.Close()
 	defer there.Close()

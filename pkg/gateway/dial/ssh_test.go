@@ -193,6 +193,7 @@ func (b *bastion) options(t testing.TB, identity string) Options {
 // TestSSH: bytes, half-close, names and refusals through a bastion, over one connection.
 // It observes SOCKS-04 of docs/requirements.md.
 func TestSSH(t *testing.T) {
+	t.Parallel()
 	key, signer := newKey(t)
 	b := startBastion(t, signer.PublicKey())
 	d := newDialer(t, b.via(), b.options(t, keyFile(t, key, "")))
@@ -235,6 +236,7 @@ func sshTraffic(t *testing.T, d Dialer) {
 // TestSSHHostKeys: an unknown and a changed host key are refused before the user's key is
 // shown, with what to run and with both fingerprints.
 func TestSSHHostKeys(t *testing.T) {
+	t.Parallel()
 	key, signer := newKey(t)
 	_, other := newKey(t)
 	b := startBastion(t, signer.PublicKey())
@@ -252,6 +254,7 @@ func TestSSHHostKeys(t *testing.T) {
 // TestSSHKeys: keys come from files and from an agent; what hinders a login is named.
 // It observes SOCKS-02 of docs/requirements.md.
 func TestSSHKeys(t *testing.T) {
+	t.Parallel()
 	key, signer := newKey(t)
 	stranger, _ := newKey(t)
 	b := startBastion(t, signer.PublicKey())
@@ -274,6 +277,7 @@ func TestSSHKeys(t *testing.T) {
 // TestSSHIdentitiesOnly: with IdentitiesOnly, the agent signs with the keys of identity files, also of those that need a
 // passphrase and of which only the public part is there, and with no others.
 func TestSSHIdentitiesOnly(t *testing.T) {
+	t.Parallel()
 	key, signer := newKey(t)
 	stranger, other := newKey(t)
 	b := startBastion(t, signer.PublicKey())
@@ -312,6 +316,7 @@ func TestSSHIdentitiesOnly(t *testing.T) {
 
 // TestSSHUserCertificate: a certificate in the agent logs in, also with IdentitiesOnly, where it belongs to an identity file.
 func TestSSHUserCertificate(t *testing.T) {
+	t.Parallel()
 	key, signer := newKey(t)
 	_, authority := newKey(t)
 	cert := &ssh.Certificate{Key: signer.PublicKey(), CertType: ssh.UserCert, ValidPrincipals: []string{"me"}, ValidBefore: ssh.CertTimeInfinity}
@@ -359,6 +364,7 @@ func serveAgent(t *testing.T, keys ...agent.AddedKey) string {
 // TestSSHReconnects: when the bastion goes away, open connections fail rather than seem to
 // end, and the connection comes back without a dial.
 func TestSSHReconnects(t *testing.T) {
+	t.Parallel()
 	key, signer := newKey(t)
 	b := startBastion(t, signer.PublicKey())
 	o := b.options(t, keyFile(t, key, ""))
@@ -380,13 +386,17 @@ func TestSSHReconnects(t *testing.T) {
 // TestSSHBackoff: neither a bastion that closes each connection after the login nor one that refuses the login is asked without
 // a wait, however many dials there are. They fail with the reason meanwhile.
 func TestSSHBackoff(t *testing.T) {
+	t.Parallel()
 	key, signer := newKey(t)
 	stranger, _ := newKey(t)
 	to := address(gateway.KindNode, "127.0.0.1", listen(t, echo))
-	dialFor := func(d Dialer, most time.Duration, want string) {
+	const backoff = 500 * time.Millisecond
+	// dialFor dials for a time at least and returns for how many backoffs it did.
+	dialFor := func(t *testing.T, d Dialer, least time.Duration, want string) (backoffs int64) {
 		t.Helper()
 		said := 0
-		for end := time.Now().Add(most); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		began := time.Now()
+		for time.Since(began) < least {
 			c, err := d.Dial(t.Context(), to)
 			switch {
 			case err == nil:
@@ -394,30 +404,36 @@ func TestSSHBackoff(t *testing.T) {
 			case strings.Contains(err.Error(), want):
 				said++
 			}
+			time.Sleep(5 * time.Millisecond) // clients dial often, but do not fill the processor
 		}
 		if said == 0 {
 			t.Errorf("no dial says %q", want)
 		}
+		return int64(time.Since(began) / backoff)
 	}
 	t.Run("closes", func(t *testing.T) {
+		t.Parallel()
 		b := startBastion(t, signer.PublicKey())
 		b.closes.Store(true)
 		o := b.options(t, keyFile(t, key, ""))
-		o.SSH.MinBackoff = 500 * time.Millisecond
-		d := newDialer(t, b.via(), o)
-		dialFor(d, 3*time.Second, "closed the SSH connection after")
-		if n := b.tries.Load(); n < 2 || n > 7 {
-			t.Errorf("%d connections within 3 s, want one every 0.5 s at most", n)
+		o.SSH.MinBackoff = backoff
+		waits := dialFor(t, newDialer(t, b.via(), o), 3*backoff, "closed the SSH connection after")
+		if n := b.tries.Load(); n < 2 || n > waits+2 { // the first without a wait, and one that has begun since
+			t.Errorf("%d connections within %d times %v, want one each time", n, waits, backoff)
 		}
 	})
 	t.Run("refuses", func(t *testing.T) {
+		t.Parallel()
 		b := startBastion(t, signer.PublicKey())
 		o := b.options(t, keyFile(t, stranger, ""))
-		o.SSH.MinBackoff = 500 * time.Millisecond
-		d := newDialer(t, b.via(), o)
-		dialFor(d, 3*time.Second, "accepts none of 1 keys")
-		if n := b.tries.Load(); n < 2 || n > 3 { // after 0, 0.5 and 1.5 s
-			t.Errorf("%d logins within 3 s, want 3 at most", n)
+		o.SSH.MinBackoff = backoff
+		waits := dialFor(t, newDialer(t, b.via(), o), 5*backoff, "accepts none of 1 keys")
+		most := int64(1) // logins are due after 0, 1, 3, 7, ... backoffs
+		for due := int64(1); due <= waits+1; due = 2*due + 1 {
+			most++
+		}
+		if n := b.tries.Load(); n < 2 || n > most {
+			t.Errorf("%d logins within %d times %v, want 2 to %d", n, waits, backoff, most)
 		}
 	})
 }
@@ -425,6 +441,7 @@ func TestSSHBackoff(t *testing.T) {
 // TestSSHKeepAlive: a bastion that stopped answering, without an end of the connection, is
 // given up.
 func TestSSHKeepAlive(t *testing.T) {
+	t.Parallel()
 	key, signer := newKey(t)
 	b := startBastion(t, signer.PublicKey())
 	o := b.options(t, keyFile(t, key, ""))
@@ -477,6 +494,7 @@ func TestSSHPathDown(t *testing.T) {
 
 // TestSSHDialContext: client-go reaches an API server that only the bastion can resolve.
 func TestSSHDialContext(t *testing.T) {
+	t.Parallel()
 	key, signer := newKey(t)
 	b := startBastion(t, signer.PublicKey())
 	api := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -510,6 +528,7 @@ func TestSSHDialContext(t *testing.T) {
 // TestSSHConfig: the target is completed from the client's configuration, and the target
 // wins.
 func TestSSHConfig(t *testing.T) {
+	t.Parallel()
 	file := writeFile(t, "config", []byte("Host jump\n  HostName bastion.example\n  User alice\n  Port 2222\n  IdentityFile /keys/a\n  IdentityFile /keys/b\n  IdentitiesOnly yes\n  UserKnownHostsFile /keys/known\n\nHost hop\n  ProxyJump jump\n"))
 	for target, want := range map[string]string{
 		"jump": "alice@bastion.example:2222", "bob@jump:22": "bob@bastion.example", "carol@other": "carol@other", "dave@[2001:db8::1]:23": "dave@[2001:db8::1]:23",

@@ -36,6 +36,7 @@ func hostCertificate(t *testing.T, authority ssh.Signer, principal string) func(
 // TestSSHCertAuthority: where known_hosts names an authority, as "@cert-authority", a bastion with a certificate of it is
 // known, whatever else the file has for that host. One without is refused, and not as one whose key has changed.
 func TestSSHCertAuthority(t *testing.T) {
+	t.Parallel()
 	key, signer := newKey(t)
 	_, authority := newKey(t)
 	_, other := newKey(t)

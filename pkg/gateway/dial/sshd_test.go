@@ -12,6 +12,7 @@ import (
 
 // TestOpenSSH dials through OpenSSH's server, where it is installed.
 func TestOpenSSH(t *testing.T) {
+	t.Parallel()
 	b := sshdtest.New(t, "PermitOpen 127.0.0.1:* localhost.:* nothing.invalid.:*")
 	home := filepath.Join(b.Home, ".ssh")
 	d := newDialer(t, "ssh="+b.Target, Options{SSH: SSHOptions{

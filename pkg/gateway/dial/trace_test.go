@@ -19,6 +19,7 @@ const parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 // TestDirectTrace: a konnectivity-server continues the client's trace in both modes, and gets no context without a trace.
 func TestDirectTrace(t *testing.T) {
+	t.Parallel()
 	for _, mode := range []string{ModeHTTPConnect, ModeGRPC} {
 		t.Run(mode, func(t *testing.T) {
 			col := tunneltest.StartCollector(t)
@@ -50,6 +51,7 @@ func TestDirectTrace(t *testing.T) {
 
 // TestAPITrace: the request for a connection has the client's trace context.
 func TestAPITrace(t *testing.T) {
+	t.Parallel()
 	s, d := newTunnelAPI(t, Options{}, anAgent("a1", "n1", metav1.ConditionTrue))
 	c, err := d.Dial(traceparent.With(t.Context(), traceparent.Parse(parent)), gateway.Destination{Host: "example.org", Port: 443, Kind: gateway.KindExternal})
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 // TestResetBeforeReply: a node that fails at once may reset the data stream before it has
 // replied to it. The dial fails with the text of the error stream all the same.
 func TestResetBeforeReply(t *testing.T) {
+	t.Parallel()
 	var failures *spdystream.Stream
 	at := listen(t, func(c *net.TCPConn) {
 		node, err := spdystream.NewConnection(c, true)

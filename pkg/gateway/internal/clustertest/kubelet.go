@@ -12,7 +12,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strconv"
-	"sync/atomic"
+	"sync"
 	"testing"
 	"time"
 
@@ -23,19 +23,29 @@ import (
 // Kubelet serves /portForward as a kubelet with containerd does, with the code that both use.
 // The Pods of its node share the loopback device of this machine.
 type Kubelet struct {
-	Port int32
-	// Connections counts the port-forwards that have begun, each with many streams.
-	Connections atomic.Int64
-	server      *httptest.Server
+	Port   int32
+	server *httptest.Server
+
+	mu          sync.Mutex
+	connections map[string]int
+}
+
+// Connections returns the number of port-forwards to a Pod that have begun, each with many streams.
+func (k *Kubelet) Connections(pod string) int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.connections[pod]
 }
 
 // StartKubelet serves a kubelet for as long as the test.
 func StartKubelet(t testing.TB) *Kubelet {
 	t.Helper()
-	k := &Kubelet{}
+	k := &Kubelet{connections: map[string]int{}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/portForward/{namespace}/{pod}", func(w http.ResponseWriter, r *http.Request) {
-		k.Connections.Add(1)
+		k.mu.Lock()
+		k.connections[r.PathValue("pod")]++
+		k.mu.Unlock()
 		portforward.ServePortForward(w, r, loopback{}, r.PathValue("pod"), "", nil, 4*time.Hour, 30*time.Second, portforward.SupportedProtocols)
 	})
 	k.server = httptest.NewUnstartedServer(mux)
