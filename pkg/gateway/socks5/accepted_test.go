@@ -27,6 +27,7 @@ import (
 // behind the same address whose tokens were accepted before, and those with certificates, are served all the same. A token that was not
 // reviewed yet, or was refused, is not.
 func TestStrangerAtOneAddress(t *testing.T) {
+	t.Parallel()
 	ca := newCA(t)
 	ca.server(t)
 	carol := ca.client(t, "carol", "ops")

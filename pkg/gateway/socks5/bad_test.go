@@ -64,6 +64,7 @@ func talk(t *testing.T, addr, text string) string {
 // TestBadInput: each input that is wrong gets the reply that the protocol has for it and the
 // connection is closed; a connection next to it is not disturbed; nothing is dialed.
 func TestBadInput(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.name("echo.default", serveTCP(t, echo))
 	beside := mustConnect(t, w, "echo.default")
@@ -179,6 +180,7 @@ func mustConnect(t *testing.T, w *world, host string) *net.TCPConn {
 // TestReasons: each reason of package gateway has a SOCKS5 code and an HTTP status, and
 // both reach the client.
 func TestReasons(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for reason, a := range answers {
 		if reason == ReasonClientGone {

@@ -50,6 +50,7 @@ func curl(t *testing.T, args ...string) (string, error) {
 // server gets the name, not an address, from those options that promise it.
 // It observes SOCKS-08 of docs/requirements.md.
 func TestCurl(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name string
 		args []string
@@ -90,6 +91,7 @@ func TestCurl(t *testing.T) {
 // TestCurlRefused: curl reports a wrong password, and a destination that is refused, with
 // the code that the table of reasons has for it; nothing is dialed.
 func TestCurlRefused(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name, want string
 		args       []string
@@ -119,6 +121,7 @@ func TestCurlRefused(t *testing.T) {
 // It observes SOCKS-08 of docs/requirements.md.
 // It also observes OLD-98 of docs/requirements.md.
 func TestGoClients(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	web(t, w)
 	d, err := proxy.SOCKS5("tcp", w.addr, &proxy.Auth{User: testUser, Password: testPassword}, proxy.Direct)
@@ -151,6 +154,7 @@ func TestGoClients(t *testing.T) {
 // TestNetcatAsProxyCommand: nc, as OpenSSH calls it in a ProxyCommand, reaches a server by
 // both protocols without a user, and the end of its input arrives as an end.
 func TestNetcatAsProxyCommand(t *testing.T) {
+	t.Parallel()
 	path := daemontest.Program(t, "nc")
 	for _, protocol := range []string{"5", "connect"} {
 		w := newWorld(t, anonymous)
@@ -165,6 +169,7 @@ func TestNetcatAsProxyCommand(t *testing.T) {
 
 // TestOpenSSHThroughProxyCommand: the handshake of ssh reaches the server through nc.
 func TestOpenSSHThroughProxyCommand(t *testing.T) {
+	t.Parallel()
 	ssh, nc := daemontest.Program(t, "ssh"), daemontest.Program(t, "nc")
 	w := newWorld(t, anonymous)
 	greeting := make(chan string, 1)

@@ -32,6 +32,7 @@ func (r *renamed) Resolve(_ context.Context, host string, port uint16) (gateway.
 
 // TestDeniedAsSent: a host that a rule of --deny names is denied, whatever it leads to, and not looked up.
 func TestDeniedAsSent(t *testing.T) {
+	t.Parallel()
 	deny, err := destinations.ParseRules("kubernetes.default.svc,*.secret.example")
 	if err != nil {
 		t.Fatal(err)
@@ -62,6 +63,7 @@ func TestDeniedAsSent(t *testing.T) {
 // and if another Service leads there, of the same namespace or by its EndpointSlices. Pods of other Services are not
 // denied, and ports that the rule does not name are not either. What denies a Pod by its name denies it behind a Service.
 func TestDenyHoldsForPods(t *testing.T) {
+	t.Parallel()
 	prod := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "prod", Name: name} }
 	pod := func(name, ip string) *corev1.Pod {
 		return &corev1.Pod{ObjectMeta: prod(name), Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIPs: []corev1.PodIP{{IP: ip}}}}
@@ -149,6 +151,7 @@ func TestDenyHoldsForPods(t *testing.T) {
 // TestDenyExternalNames: what denies an ExternalName Service denies what it leads to, inside and outside of the cluster,
 // and not the target by its own name.
 func TestDenyExternalNames(t *testing.T) {
+	t.Parallel()
 	service := func(name string, spec corev1.ServiceSpec) *corev1.Service {
 		return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Spec: spec}
 	}

@@ -14,6 +14,7 @@ import (
 
 // TestDocs: docs/socks5.md has each reason with its replies, and each metric with its labels.
 func TestDocs(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile("../../../docs/socks5.md")
 	if err != nil {
 		t.Fatal(err)

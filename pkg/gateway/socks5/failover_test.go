@@ -26,6 +26,7 @@ func (f resolverFunc) Resolve(_ context.Context, host string, port uint16) (gate
 // endpoint of the Service, also one that is a node or a Pod of another namespace, another address of a host, and the address of the
 // API server. Where nothing answers, they have what was asked for, as the error does.
 func TestRecordAfterFailover(t *testing.T) {
+	t.Parallel()
 	at := serveTCP(t, echo) // on 127.0.0.1
 	refuses, also := netip.AddrPortFrom(netip.MustParseAddr("127.0.0.2"), at.Port()), netip.AddrPortFrom(netip.MustParseAddr("127.0.0.3"), at.Port())
 	service := func(addr netip.AddrPort) gateway.Destination {

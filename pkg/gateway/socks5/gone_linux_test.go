@@ -16,6 +16,7 @@ import (
 // TestGone: a client, or a destination in the gateway's network, that vanishes while bytes are on their way to it is found after
 // the time of keepalive, also if it read nothing before. Keepalive does not find it: the kernel sends no probes then.
 func TestGone(t *testing.T) {
+	t.Parallel()
 	const after = 2 * time.Second
 	for name, c := range map[string]struct {
 		who string
@@ -44,6 +45,7 @@ func TestGone(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			d, err := dial.New(dial.ViaNetwork, dial.Options{})
 			if err != nil {
 				t.Fatal(err)
@@ -51,11 +53,6 @@ func TestGone(t *testing.T) {
 			defer d.Close() //nolint:errcheck // its connections are closed
 			w := newWorld(t, func(_ *world, cfg *Config) { cfg.Dialer, cfg.goneAfter = d, after })
 			c.run(t, w)
-			for end := time.Now().Add(2 * time.Minute); w.Open() > 0; time.Sleep(10 * time.Millisecond) {
-				if time.Now().After(end) {
-					t.Fatal("the connection is still open")
-				}
-			}
 			if r := w.ended(t, 1)[0]; r.Result != ResultAborted || !strings.Contains(r.Error, "the "+c.who+" is gone") {
 				t.Errorf("%+v", r)
 			}
@@ -65,13 +62,14 @@ func TestGone(t *testing.T) {
 
 // TestSlowIsNotGone: a client that reads nothing for longer than that, and one that says nothing, stay connected.
 func TestSlowIsNotGone(t *testing.T) {
+	t.Parallel()
 	const after = time.Second
 	w := newWorld(t, func(_ *world, cfg *Config) { cfg.goneAfter = after })
 	const size = 16 << 20 // more than all buffers hold
 	w.name("flood.default", serveTCP(t, func(nc *net.TCPConn) { _, _ = io.Copy(nc, io.LimitReader(zeros{}, size)) }))
 	w.name("echo.default", serveTCP(t, echo))
 	slow, silent := mustConnect(t, w, "flood.default"), mustConnect(t, w, "echo.default")
-	time.Sleep(8 * after)
+	time.Sleep(8 * after) // in which neither is cut off
 	if n, err := io.Copy(io.Discard, slow); n != size || err != nil {
 		t.Errorf("the slow client got %d bytes of %d, %v", n, size, err)
 	}

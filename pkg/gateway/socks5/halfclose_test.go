@@ -34,13 +34,14 @@ func dialWhole(w *world) {
 // TestDestinationWithoutHalfClose: a client that has ended its direction gets all of the
 // answer, however long that takes, if the path cannot tell the destination.
 func TestDestinationWithoutHalfClose(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	dialWhole(w)
 	const pieces = 4
 	w.name("slow.default", serveTCP(t, func(nc *net.TCPConn) {
 		_, _ = io.ReadFull(nc, make([]byte, len("request")))
-		for range pieces { // in all longer than the silence after which a destination is closed
-			time.Sleep(drainTime * 2 / 3)
+		for range pieces {
+			time.Sleep(drainTime * 2 / 3) // in all longer than the silence after which a destination is closed
 			_, _ = io.WriteString(nc, "piece")
 		}
 	}))
@@ -58,6 +59,7 @@ func TestDestinationWithoutHalfClose(t *testing.T) {
 // TestSilentDestinationWithoutHalfClose: a destination that waits for the client's end, of
 // which it does not hear, is closed. The client sees a reset: its answer may be missing.
 func TestSilentDestinationWithoutHalfClose(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	dialWhole(w)
 	closed := make(chan struct{})
@@ -80,6 +82,7 @@ func TestSilentDestinationWithoutHalfClose(t *testing.T) {
 // TestClientThatHasLeft: a client that closes its socket once it has what it wants, before the
 // destination ends, is no failure.
 func TestClientThatHasLeft(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.name("late.default", serveTCP(t, func(nc *net.TCPConn) {
 		_, _ = io.WriteString(nc, "answer")

@@ -175,6 +175,7 @@ func userinfo() *url.Userinfo { return url.UserPassword(testUser, testPassword) 
 // proxy sees TLS and none of its content.
 // It observes SOCKS-03, SOCKS-06 and SOCKS-10 of docs/requirements.md.
 func TestKubeconfigWithProxyURL(t *testing.T) {
+	t.Parallel()
 	for _, scheme := range []string{"socks5", "http"} {
 		w, srv, sent := newAPIWorld(t)
 		proxyURL := (&url.URL{Scheme: scheme, Host: w.addr, User: userinfo()}).String()
@@ -205,6 +206,7 @@ func TestKubeconfigWithProxyURL(t *testing.T) {
 // It observes SOCKS-09 of docs/requirements.md.
 // It also observes OLD-98 of docs/requirements.md.
 func TestProxyURLSchemes(t *testing.T) {
+	t.Parallel()
 	srv := fakeAPI(t)
 	for scheme, ok := range map[string]bool{"socks5": true, "http": true, "https": true, "socks5h": false} {
 		if _, err := kubeconfig(t, srv, "https://"+apiServer, scheme+"://127.0.0.1:1080"); (err == nil) != ok {
@@ -252,6 +254,7 @@ func TestProxyEnvironment(t *testing.T) {
 // for HTTPS_PROXY.
 // It observes SOCKS-09 of docs/requirements.md.
 func TestExecWithSocks5hInEnvironment(t *testing.T) {
+	t.Parallel()
 	w, srv, _ := newAPIWorld(t)
 	config, target := execTarget(t, srv, "")
 	u := &url.URL{Scheme: "socks5h", Host: w.addr, User: userinfo()}
@@ -279,6 +282,7 @@ func TestExecWithSocks5hInEnvironment(t *testing.T) {
 // TestKubectlWithEnvironment: kubectl reads the variable of proxies: with socks5h, requests and exec by WebSocket go through the
 // proxy, and exec by SPDY is refused; with http, which the proxy gives to commands, all of them work.
 func TestKubectlWithEnvironment(t *testing.T) {
+	t.Parallel()
 	kubectl := daemontest.Components(t, "kubectl")["kubectl"]
 	for scheme, spdyWorks := range map[string]bool{"socks5h": false, "http": true} {
 		w, srv, _ := newAPIWorld(t)
@@ -353,6 +357,7 @@ func execByBoth(t *testing.T, config *rest.Config) {
 // It observes SOCKS-11 of docs/requirements.md.
 // It also observes OLD-100 of docs/requirements.md.
 func TestExecThroughProxy(t *testing.T) {
+	t.Parallel()
 	for _, scheme := range []string{"socks5", "http"} {
 		w, srv, _ := newAPIWorld(t)
 		config, _ := execTarget(t, srv, (&url.URL{Scheme: scheme, Host: w.addr, User: userinfo()}).String())

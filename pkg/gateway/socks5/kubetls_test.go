@@ -61,6 +61,7 @@ func tlsKubeconfig(t *testing.T, srv *httptest.Server, ca *testCA, proxyURL *url
 // alone: the proxy does not get it, and refuses the client.
 // It observes SOCKS-11 of docs/requirements.md.
 func TestHTTPSProxyURL(t *testing.T) {
+	t.Parallel()
 	ca := newCA(t)
 	ca.server(t)
 	ca.issue(t, "carol", &x509.Certificate{Subject: pkix.Name{CommonName: "carol"}})

@@ -5,6 +5,7 @@ package socks5
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/netip"
@@ -16,10 +17,13 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/things-go/go-socks5/statute"
+
+	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 )
 
 // TestSilentClients: a thousand clients that say nothing, or stop in the middle, are closed
-// by the handshake timeout, while another one is served; goroutines and memory return.
+// by the handshake timeout, while another one is served; goroutines and memory return. It is not parallel, because it measures the
+// process.
 func TestSilentClients(t *testing.T) {
 	if DefaultHandshakeTimeout > 10*time.Second {
 		t.Errorf("silent clients are kept for %v by default", DefaultHandshakeTimeout)
@@ -49,9 +53,12 @@ func TestSilentClients(t *testing.T) {
 		_ = nc.Close()
 	}
 	w.ended(t, clients)
-	for w.Open() > 1 {
-		time.Sleep(time.Millisecond)
-	}
+	daemontest.Eventually(t, time.Minute, func() error {
+		if w.Open() > 1 {
+			return errors.New("more connections are open")
+		}
+		return nil
+	})
 	if _, err := io.WriteString(beside, "ping"); err != nil || readFull(t, beside, make([]byte, 4)) != "ping" {
 		t.Error("the connection beside was disturbed")
 	}
@@ -59,24 +66,22 @@ func TestSilentClients(t *testing.T) {
 	w.mu.Lock()
 	w.records = nil
 	w.mu.Unlock()
-	for try := 0; ; try++ { // closed connections take more than one collection
+	daemontest.Eventually(t, time.Minute, func() error { // closed connections take more than one collection
 		runtime.GC()
 		runtime.ReadMemStats(&after)
 		n := runtime.NumGoroutine()
-		if n <= goroutines+10 && after.HeapAlloc <= before.HeapAlloc+2<<20 { // one buffer each would be 4 MiB
-			break
+		if n > goroutines+10 || after.HeapAlloc > before.HeapAlloc+2<<20 { // one buffer each would be 4 MiB
+			return fmt.Errorf("%d goroutines and %d bytes of heap, %d and %d before", n, after.HeapAlloc, goroutines, before.HeapAlloc)
 		}
-		if try == 100 {
-			t.Fatalf("%d goroutines and %d bytes of heap, %d and %d before", n, after.HeapAlloc, goroutines, before.HeapAlloc)
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
+		return nil
+	})
 	_ = beside.Close()
 }
 
 // TestLimits: above a limit a client learns that the proxy is busy, by both protocols; far
 // above it connections are closed at once; one that ends makes room.
 func TestLimits(t *testing.T) {
+	t.Parallel()
 	for name, change := range map[string]func(*world, *Config){
 		"process": func(_ *world, cfg *Config) { cfg.MaxConns = 2 },
 		"client":  func(_ *world, cfg *Config) { cfg.MaxConnsPerClient = 2 },
@@ -105,9 +110,12 @@ func TestLimits(t *testing.T) {
 				}
 				waiting = append(waiting, nc)
 			}
-			for w.Open() < maxRefusing+2 {
-				time.Sleep(time.Millisecond)
-			}
+			daemontest.Eventually(t, time.Minute, func() error {
+				if w.Open() < maxRefusing+2 {
+					return errors.New("fewer connections are open")
+				}
+				return nil
+			})
 			nc, err := net.Dial("tcp", w.addr)
 			if err != nil {
 				t.Fatal(err)
@@ -121,9 +129,12 @@ func TestLimits(t *testing.T) {
 			}
 			_ = first.Close()
 			w.ended(t, 2+maxRefusing+1)
-			for w.Open() > 1 {
-				time.Sleep(time.Millisecond)
-			}
+			daemontest.Eventually(t, time.Minute, func() error {
+				if w.Open() > 1 {
+					return errors.New("more connections are open")
+				}
+				return nil
+			})
 			_ = mustConnect(t, w, "echo.default").Close()
 			_ = second.Close()
 		})
@@ -134,6 +145,7 @@ func TestLimits(t *testing.T) {
 // as it takes, keep no other client out: the oldest of them is closed for each new client. Those
 // that have completed it stay.
 func TestStrangersMakeRoom(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(_ *world, cfg *Config) { cfg.MaxConns, cfg.HandshakeTimeout = 20, time.Minute })
 	w.name("echo.default", serveTCP(t, echo))
 	beside := mustConnect(t, w, "echo.default")
@@ -165,6 +177,7 @@ func TestStrangersMakeRoom(t *testing.T) {
 // TestOneClientMakesRoomForItself: silent connections of one client do not end the handshake of
 // another one, however slow that is.
 func TestOneClientMakesRoomForItself(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(_ *world, cfg *Config) { cfg.MaxConns, cfg.HandshakeTimeout = 20, time.Minute })
 	w.name("echo.default", serveTCP(t, echo))
 	other := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
@@ -177,9 +190,12 @@ func TestOneClientMakesRoomForItself(t *testing.T) {
 	if _, err := io.WriteString(slow, all[:2]); err != nil {
 		t.Fatal(err)
 	}
-	for w.Open() < 1 {
-		time.Sleep(time.Millisecond)
-	}
+	daemontest.Eventually(t, time.Minute, func() error {
+		if w.Open() < 1 {
+			return errors.New("fewer connections are open")
+		}
+		return nil
+	})
 	for range 3 * minStrangers {
 		nc, err := net.Dial("tcp", w.addr)
 		if err != nil {
@@ -200,6 +216,7 @@ func TestOneClientMakesRoomForItself(t *testing.T) {
 // TestClientOf: the addresses of one IPv6 host count as one client, IPv4 addresses do not
 // share a count, in any form.
 func TestClientOf(t *testing.T) {
+	t.Parallel()
 	of := func(text string) netip.Prefix {
 		return clientOf(&addressed{addr: net.TCPAddrFromAddrPort(netip.MustParseAddrPort(text))})
 	}
@@ -221,6 +238,7 @@ func (a *addressed) RemoteAddr() net.Addr { return a.addr }
 // TestWrongPasswordIsDelayed: the answer to a wrong password takes the delay at least, and
 // the failure is counted.
 func TestWrongPasswordIsDelayed(t *testing.T) {
+	t.Parallel()
 	registry := prometheus.NewRegistry()
 	const delay = 100 * time.Millisecond
 	w := newWorld(t, func(_ *world, cfg *Config) { cfg.FailureDelay, cfg.Metrics = delay, NewMetrics(registry) })
@@ -249,7 +267,7 @@ func TestWrongPasswordIsDelayed(t *testing.T) {
 }
 
 // TestShutdown: open connections go on during the grace period and new ones are refused;
-// when it is over, those that are still open are reset.
+// when it is over, those that are still open are reset. It is not parallel: another test might get its port.
 func TestShutdown(t *testing.T) {
 	w := newWorld(t)
 	w.name("echo.default", serveTCP(t, echo))

@@ -18,8 +18,8 @@ const (
 	// maxLookups is how many destinations of one client are looked up and judged at a time. Each costs requests to the API
 	// server, also one that the client may not reach: without a bound, one client would keep the lookups of all others waiting.
 	maxLookups = 16
-	// lookupWait is how long a client waits for the end of its other lookups.
-	lookupWait = 5 * time.Second
+	// defaultLookupWait is how long a client waits for the end of its other lookups.
+	defaultLookupWait = 5 * time.Second
 )
 
 // account is what lookups count for: a user with credentials of his own, otherwise an address.
@@ -30,6 +30,8 @@ type account struct {
 
 // lookups are those of all clients.
 type lookups struct {
+	wait time.Duration // for a place
+
 	mu sync.Mutex
 	of map[account]*places
 }
@@ -44,7 +46,7 @@ type places struct {
 // place back.
 func (l *lookups) begin(ctx context.Context, a account) (end func(), err error) {
 	p := l.enter(a)
-	wait, cancel := context.WithTimeout(ctx, lookupWait)
+	wait, cancel := context.WithTimeout(ctx, l.wait)
 	defer cancel()
 	if p.Acquire(wait, 1) == nil {
 		return func() { p.Release(1); l.leave(a, p) }, nil

@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 	"github.com/fairlead-dev/fairlead/pkg/gateway"
 	"github.com/fairlead-dev/fairlead/pkg/gateway/resolve"
 )
@@ -74,26 +75,29 @@ func (s *slowLists) count(n int) int {
 // until waits until n lists wait.
 func (s *slowLists) until(t *testing.T, n int) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); s.count(0) != n; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%d lists wait for the API server, want %d", s.count(0), n)
+	daemontest.Eventually(t, time.Minute, func() error {
+		if s.count(0) != n {
+			return fmt.Errorf("%d lists wait for the API server, want %d", s.count(0), n)
 		}
-	}
+		return nil
+	})
 }
 
 // TestLookups: addresses of one client that are looked up at a time, which costs the API server lists of all objects, have a bound,
 // also for a client that does not wait for the answers. The next one waits for a while, and gets `busy`. It
 // counts by user, also where users share an address, and by address for those without credentials of their own.
 func TestLookups(t *testing.T) {
+	t.Parallel()
 	bearer := func(name string) string { return "Proxy-Authorization: Bearer " + name + "\r\n" }
 	for name, c := range map[string]struct{ from, login, otherFrom, otherLogin string }{
 		"by user":    {"127.0.0.1", bearer("alice"), "127.0.0.1", bearer("bob")},
 		"by address": {"127.0.0.1", right(), "127.0.0.2", right()},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			api, metrics := startSlowLists(t), NewMetrics(nil)
 			w := newWorld(t, func(_ *world, cfg *Config) {
-				cfg.Metrics, cfg.Resolver = metrics, resolve.New(api.client, resolve.Options{})
+				cfg.Metrics, cfg.Resolver, cfg.lookupWait = metrics, resolve.New(api.client, resolve.Options{}), time.Second
 				cfg.Authenticator.Tokens = authenticator.TokenFunc(func(_ context.Context, token string) (*authenticator.Response, bool, error) {
 					return &authenticator.Response{User: &user.DefaultInfo{Name: token}}, true, nil
 				})
@@ -107,7 +111,7 @@ func TestLookups(t *testing.T) {
 					t.Fatal(err)
 				}
 				t.Cleanup(func() { _ = nc.Close() })
-				_ = nc.SetDeadline(time.Now().Add(20 * time.Second))
+				_ = nc.SetDeadline(time.Now().Add(time.Minute))
 				_, _ = fmt.Fprintf(nc, "CONNECT 198.51.100.%d:443 HTTP/1.1\r\n%s\r\n", asked, login)
 				return nc
 			}
@@ -171,9 +175,11 @@ func TestLookups(t *testing.T) {
 // TestLookupsOfDials: other destinations that a dial asks for have the same places. Such a lookup keeps its place when the client
 // has gone.
 func TestLookupsOfDials(t *testing.T) {
+	t.Parallel()
 	var asking atomic.Int32
 	results, release := make(chan error, 2*maxLookups), make(chan struct{})
-	w := newWorld(t, func(w *world, _ *Config) {
+	w := newWorld(t, func(w *world, cfg *Config) {
+		cfg.lookupWait = time.Second
 		w.dial = func(ctx context.Context, _ gateway.Destination) (gateway.Conn, error) {
 			results <- gateway.Lookup(ctx, func(lookup context.Context) {
 				asking.Add(1)
@@ -202,11 +208,12 @@ func TestLookupsOfDials(t *testing.T) {
 	for range maxLookups {
 		clients = append(clients, ask())
 	}
-	for end := time.Now().Add(20 * time.Second); asking.Load() != maxLookups; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%d dials look for others", asking.Load())
+	daemontest.Eventually(t, time.Minute, func() error {
+		if asking.Load() != maxLookups {
+			return fmt.Errorf("%d dials look for others", asking.Load())
 		}
-	}
+		return nil
+	})
 	for _, nc := range clients {
 		_ = nc.Close()
 	}
@@ -227,6 +234,7 @@ func TestLookupsOfDials(t *testing.T) {
 
 // TestLookupsInDocs: the pages have the limit, and how long a client waits.
 func TestLookupsInDocs(t *testing.T) {
+	t.Parallel()
 	for page, want := range map[string]string{
 		"socks5.md":  fmt.Sprintf("The proxy looks up %d destinations of one client at a time", maxLookups),
 		"gateway.md": fmt.Sprintf("| destinations that are looked up at a time (%d) |", maxLookups),

@@ -51,6 +51,7 @@ func netcat(args string) int {
 // TestOpenSSH: OpenSSH's client logs in to OpenSSH's server through the proxy, with a
 // ProxyCommand, and a command there gets and returns what it should, up to the end of its input.
 func TestOpenSSH(t *testing.T) {
+	t.Parallel()
 	ssh := daemontest.Program(t, "ssh")
 	b := sshdtest.New(t)
 	login, address, _ := strings.Cut(b.Target, "@")

@@ -127,6 +127,7 @@ func refusalOf(t *testing.T, addr, to string) string {
 // exists, and causes no DNS request. What decides is the name, so the cluster is not read for it; only the Pod
 // that has an address has to be found before it can be judged.
 func TestRefusalsTellNothing(t *testing.T) {
+	t.Parallel()
 	const pods = "10-1-0-%s.shop.pod"
 	names := []string{
 		"%s", "%s.shop", "%s.shop.svc", "%s.shop.svc.cluster.local", "%s.headless.shop.svc", "%s.example.org", "www.%s.example.org", "%s.example.org.", pods,
@@ -192,6 +193,7 @@ func judges(t *testing.T, client *fake.Clientset) map[string]*rules.Authorizer {
 // TestRefusalsByAddress: where rules allow hosts outside of the cluster by their addresses, names have to be looked
 // up. The refusal is the same for a name that does not exist as for one with another address.
 func TestRefusalsByAddress(t *testing.T) {
+	t.Parallel()
 	allow, err := destinations.ParseRules("192.0.2.0/24")
 	if err != nil {
 		t.Fatal(err)

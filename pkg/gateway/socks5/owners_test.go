@@ -24,6 +24,7 @@ import (
 // any object has it, unless it may reach that object. That holds for addresses that it sends, and for those that it
 // writes into the EndpointSlices of a Service that it may reach. The log has what it is not told.
 func TestRefusalsOfAddressesTellNothing(t *testing.T) {
+	t.Parallel()
 	client, _ := existing()
 	for name, authorizer := range judges(t, client) {
 		t.Run(name, func(t *testing.T) {
@@ -74,6 +75,7 @@ func TestRefusalsOfAddressesTellNothing(t *testing.T) {
 
 // TestAddressesAreExplained: where all clients may reach all objects, refusals say what is wrong with an address.
 func TestAddressesAreExplained(t *testing.T) {
+	t.Parallel()
 	client, _ := existing()
 	w := newWorld(t, func(_ *world, cfg *Config) {
 		cfg.Resolver = resolve.New(client, resolve.Options{Namespace: "shop"})
@@ -92,6 +94,7 @@ func TestAddressesAreExplained(t *testing.T) {
 // one that is known by its address. The connection goes where DNS says: a Service's owner may choose that name. What denies
 // the Service denies the name. The refusal does not tell the Service, and the log does.
 func TestLoadBalancersByName(t *testing.T) {
+	t.Parallel()
 	balanced := func(namespace, name, host string) *corev1.Service {
 		return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 443}}},
 			Status: corev1.ServiceStatus{LoadBalancer: corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{Hostname: host}}}}}
@@ -147,6 +150,7 @@ func TestLoadBalancersByName(t *testing.T) {
 // TestDenyServiceKubernetes: what denies Service kubernetes denies the API server by each of the Service's names and
 // addresses, and by the kubeconfig's address. What denies a cluster IP holds, although the API server is elsewhere.
 func TestDenyServiceKubernetes(t *testing.T) {
+	t.Parallel()
 	client, _ := existing()
 	if err := client.Tracker().Add(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kubernetes"},
 		Spec: corev1.ServiceSpec{ClusterIP: "10.0.0.1", Ports: []corev1.ServicePort{{Port: 443}}}}); err != nil {
@@ -178,6 +182,7 @@ func TestDenyServiceKubernetes(t *testing.T) {
 // TestServiceKubernetesIsTheAPIServer: a client without any right reaches the API server of the kubeconfig by the names
 // and the cluster IP of Service kubernetes, though the endpoint of that is a node.
 func TestServiceKubernetesIsTheAPIServer(t *testing.T) {
+	t.Parallel()
 	client, _ := existing()
 	name, port := "https", int32(6443)
 	for _, o := range []runtime.Object{

@@ -16,6 +16,7 @@ import (
 
 	"github.com/things-go/go-socks5/statute"
 
+	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 	"github.com/fairlead-dev/fairlead/pkg/gateway"
 	"github.com/fairlead-dev/fairlead/pkg/gateway/dial"
 )
@@ -55,6 +56,7 @@ func both(t *testing.T, f func(t *testing.T, w *world, connect func(host string)
 // TestEachDirectionEndsByItself: a side that has ended its own direction still gets
 // everything of the other one, whichever side it is.
 func TestEachDirectionEndsByItself(t *testing.T) {
+	t.Parallel()
 	both(t, func(t *testing.T, w *world, connect func(string) *net.TCPConn) {
 		w.name("count.default", serveTCP(t, countAtEnd))
 		nc := connect("count.default")
@@ -91,6 +93,7 @@ func TestEachDirectionEndsByItself(t *testing.T) {
 // TestBytesAheadOfTheReply: what follows the request in the same packet arrives whole and in
 // order, and is counted once.
 func TestBytesAheadOfTheReply(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.name("echo.default", serveTCP(t, echo))
 	ahead := strings.Repeat("0123456789abcdef", 4096) // more than the buffer of the handshake
@@ -112,6 +115,7 @@ func TestBytesAheadOfTheReply(t *testing.T) {
 
 // TestServerThatSpeaksFirst: its bytes follow the reply, none is lost in it.
 func TestServerThatSpeaksFirst(t *testing.T) {
+	t.Parallel()
 	both(t, func(t *testing.T, w *world, connect func(string) *net.TCPConn) {
 		w.name("ssh.default", serveTCP(t, func(nc *net.TCPConn) { _, _ = io.WriteString(nc, "SSH-2.0-test\r\n") }))
 		if got, err := io.ReadAll(connect("ssh.default")); string(got) != "SSH-2.0-test\r\n" || err != nil {
@@ -123,6 +127,7 @@ func TestServerThatSpeaksFirst(t *testing.T) {
 // TestReset: a destination that resets the connection does not look like one that has ended,
 // and the audit log tells the difference.
 func TestReset(t *testing.T) {
+	t.Parallel()
 	both(t, func(t *testing.T, w *world, connect func(string) *net.TCPConn) {
 		w.name("reset.default", serveTCP(t, func(nc *net.TCPConn) {
 			_, _ = io.WriteString(nc, "half an ans")
@@ -171,6 +176,7 @@ func (d *deaf) Close() error {
 // TestAnswerOfAServerThatReadsNothing: an early answer of a server that takes no more of the
 // request arrives, although sending has failed before it.
 func TestAnswerOfAServerThatReadsNothing(t *testing.T) {
+	t.Parallel()
 	const answer = 1 << 20 // fits into the proxy's buffer, not into the client's
 	w := newWorld(t)
 	d := &deaf{refused: make(chan struct{}), answer: make(chan struct{}), closed: make(chan struct{}), text: io.LimitReader(zeros{}, answer)}
@@ -196,6 +202,7 @@ func TestAnswerOfAServerThatReadsNothing(t *testing.T) {
 
 // TestClientGoneCancelsDial: the dial ends when the client does, in both protocols.
 func TestClientGoneCancelsDial(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.name("slow.default", serveTCP(t, echo))
 	canceled := make(chan error, 1)
@@ -212,9 +219,12 @@ func TestClientGoneCancelsDial(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, _ = io.WriteString(nc, request)
-		for len(w.hosts()) <= i { // the request has arrived
-			time.Sleep(time.Millisecond)
-		}
+		daemontest.Eventually(t, time.Minute, func() error { // the request has arrived
+			if len(w.hosts()) <= i {
+				return errors.New("the request has not arrived")
+			}
+			return nil
+		})
 		_ = nc.Close()
 		if err := <-canceled; gateway.ReasonOf(err) != ReasonClientGone {
 			t.Errorf("the dial ended with %v", err)
@@ -227,6 +237,7 @@ func TestClientGoneCancelsDial(t *testing.T) {
 
 // TestDialTimeout: a dial that takes too long ends with the code for that.
 func TestDialTimeout(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(w *world, cfg *Config) {
 		cfg.DialTimeout = 20 * time.Millisecond
 		w.dial = func(ctx context.Context, _ gateway.Destination) (gateway.Conn, error) {
@@ -248,6 +259,7 @@ func TestDialTimeout(t *testing.T) {
 
 // TestStalledClient: a client that reads nothing holds up no other one.
 func TestStalledClient(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.name("flood.default", serveTCP(t, func(nc *net.TCPConn) { _, _ = io.Copy(nc, zeros{}) }))
 	w.name("echo.default", serveTCP(t, echo))
@@ -271,6 +283,7 @@ func (zeros) Read(b []byte) (int, error) { return len(b), nil }
 // TestRelayBetweenSockets: the connection of a gateway in the cluster is copied by the kernel, in both directions, with the end of
 // each. Closing it still gives back its place.
 func TestRelayBetweenSockets(t *testing.T) {
+	t.Parallel()
 	d, err := dial.New(dial.ViaNetwork, dial.Options{MaxConnections: 1})
 	if err != nil {
 		t.Fatal(err)

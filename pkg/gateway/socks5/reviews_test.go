@@ -36,6 +36,7 @@ var tokenForms = map[string]func(token string) string{
 // The next one gets the answer that the proxy is busy without a wait and makes no review; a client with another
 // address is reviewed next to them. When reviews end, the client is served again.
 func TestTokenReviews(t *testing.T) {
+	t.Parallel()
 	for name, form := range tokenForms {
 		t.Run(name, func(t *testing.T) {
 			reviewed, release := make(chan string, 100), make(chan struct{})
@@ -110,6 +111,7 @@ func TestTokenReviews(t *testing.T) {
 // TestTokenReviewFails: a client whose token cannot be reviewed learns that the proxy's path is down, and nothing about the API
 // server. The log has the cause.
 func TestTokenReviewFails(t *testing.T) {
+	t.Parallel()
 	down := errors.New(`Post "https://10.9.8.7:6443/apis/authentication.k8s.io/v1/tokenreviews": dial tcp 10.9.8.7:6443: connect: connection refused`)
 	for name, form := range tokenForms {
 		t.Run(name, func(t *testing.T) {

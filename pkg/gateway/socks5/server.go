@@ -57,7 +57,8 @@ type Config struct {
 	// Audit gets one record for each connection that has ended; it may be nil.
 	Audit func(Record)
 
-	goneAfter time.Duration // of tests
+	// Tests set these. They are how long one end may acknowledge nothing, and how long a client waits for a place for a lookup.
+	goneAfter, lookupWait time.Duration
 }
 
 // Server serves both protocols.
@@ -87,7 +88,7 @@ func NewServer(cfg Config) *Server {
 		fallback time.Duration
 	}{
 		{&cfg.HandshakeTimeout, DefaultHandshakeTimeout}, {&cfg.DialTimeout, DefaultDialTimeout}, {&cfg.FailureDelay, DefaultFailureDelay},
-		{&cfg.goneAfter, gone.Default},
+		{&cfg.goneAfter, gone.Default}, {&cfg.lookupWait, defaultLookupWait},
 	} {
 		if *d.value == 0 {
 			*d.value = d.fallback
@@ -107,7 +108,7 @@ func NewServer(cfg Config) *Server {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Server{cfg: cfg, ctx: ctx, cancel: cancel, listeners: map[net.Listener]bool{}, perClient: map[netip.Prefix]int{}, perUser: map[string]int{}, strangers: list.New(),
-		strangersOf: map[netip.Prefix]int{}, checking: map[netip.Prefix]int{}, lookups: lookups{of: map[account]*places{}}}
+		strangersOf: map[netip.Prefix]int{}, checking: map[netip.Prefix]int{}, lookups: lookups{wait: cfg.lookupWait, of: map[account]*places{}}}
 }
 
 // Serve accepts connections until Shutdown; then it returns net.ErrClosed.

@@ -28,6 +28,7 @@ import (
 // name that resolves to one, even if all addresses and names are allowed. Each try leaves an audit
 // record that says so, and nothing is dialed.
 func TestLocalAndMetadataAddressesAreRefused(t *testing.T) {
+	t.Parallel()
 	everything, err := destinations.ParseRules("0.0.0.0/0,::/0,*")
 	if err != nil {
 		t.Fatal(err)
@@ -72,6 +73,7 @@ func TestLocalAndMetadataAddressesAreRefused(t *testing.T) {
 // TestOtherSpellingsAreNoNames: spellings of addresses that only some programs read as addresses do
 // not get as far as a look-up. They are denied, as the addresses themselves are.
 func TestOtherSpellingsAreNoNames(t *testing.T) {
+	t.Parallel()
 	r := resolve.New(nil, resolve.Options{})
 	for _, host := range []string{"127.1", "0x7f000001", "2130706433", "0177.0.0.1", "localhost", "LOCALHOST.", "127.0.0.1."} {
 		if d, err := r.Resolve(t.Context(), host, 80); gateway.ReasonOf(err) != gateway.ReasonDenied {
@@ -83,6 +85,7 @@ func TestOtherSpellingsAreNoNames(t *testing.T) {
 // TestDeniedEverywhere: what the resolver refuses because it is local is denied in the reply, in
 // the audit record and in the metric, as what the rules refuse is.
 func TestDeniedEverywhere(t *testing.T) {
+	t.Parallel()
 	registry := prometheus.NewRegistry()
 	w := newWorld(t, func(_ *world, cfg *Config) {
 		cfg.Resolver = resolve.New(fake.NewClientset(), resolve.Options{})

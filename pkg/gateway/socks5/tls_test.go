@@ -11,6 +11,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"fmt"
 	"io"
 	"math/big"
 	"net"
@@ -23,6 +24,7 @@ import (
 
 	"golang.org/x/net/proxy"
 
+	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 	"github.com/fairlead-dev/fairlead/pkg/gateway/auth"
 )
 
@@ -119,6 +121,7 @@ func withTLS(t *testing.T, ca *testCA) func(*world, *Config) {
 // groups. The proxy rejects a client with a certificate of another CA and a client without
 // a certificate.
 func TestCurlWithClientCertificate(t *testing.T) {
+	t.Parallel()
 	ca, other := newCA(t), newCA(t)
 	ca.server(t)
 	ca.client(t, "carol", "ops")
@@ -147,6 +150,7 @@ func TestCurlWithClientCertificate(t *testing.T) {
 // TestSOCKS5InTLS: SOCKS5 works inside of TLS and takes the user from the certificate; each
 // direction still ends by itself.
 func TestSOCKS5InTLS(t *testing.T) {
+	t.Parallel()
 	ca := newCA(t)
 	ca.server(t)
 	pair := ca.client(t, "carol", "ops")
@@ -177,6 +181,7 @@ func TestSOCKS5InTLS(t *testing.T) {
 // TestClientLeavesTLS: a client that has closed its connection, as kubectl does when it exits, has ended it in an orderly way, also if the
 // destination's last bytes and the end do not reach it.
 func TestClientLeavesTLS(t *testing.T) {
+	t.Parallel()
 	ca := newCA(t)
 	ca.server(t)
 	pair := ca.client(t, "carol", "ops")
@@ -217,6 +222,7 @@ func (f dialerFunc) Dial(network, addr string) (net.Conn, error) { return f(netw
 // TestClientWithoutTLS: a client that connects without TLS gets an error in the protocol
 // that it speaks, SOCKS5 or HTTP.
 func TestClientWithoutTLS(t *testing.T) {
+	t.Parallel()
 	ca := newCA(t)
 	ca.server(t)
 	w := newWorld(t, withTLS(t, ca))
@@ -231,29 +237,28 @@ func TestClientWithoutTLS(t *testing.T) {
 // TestRenewedCertificate: a serving certificate that is replaced on disk is used without a
 // restart.
 func TestRenewedCertificate(t *testing.T) {
+	t.Parallel()
 	ca := newCA(t)
 	ca.server(t)
 	w := newWorld(t, withTLS(t, ca))
 	renewed := ca.server(t)
-	for end := time.Now().Add(90 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+	daemontest.Eventually(t, time.Minute, func() error {
 		nc, err := tls.Dial("tcp", w.addr, &tls.Config{RootCAs: ca.pool()})
 		if err != nil {
-			t.Fatal(err)
+			return err
 		}
-		serial := nc.ConnectionState().PeerCertificates[0].SerialNumber
-		_ = nc.Close()
-		if serial.Cmp(renewed.SerialNumber) == 0 {
-			return
+		defer nc.Close()
+		if serial := nc.ConnectionState().PeerCertificates[0].SerialNumber; serial.Cmp(renewed.SerialNumber) != 0 {
+			return fmt.Errorf("certificate %v is served, not %v", serial, renewed.SerialNumber)
 		}
-		if time.Now().After(end) {
-			t.Fatalf("certificate %v is served, not %v", serial, renewed.SerialNumber)
-		}
-	}
+		return nil
+	})
 }
 
 // TestReplacedClientCA: when the file of the client CA is replaced, clients of the new CA are let in
 // without a restart, and those of the old one no longer; connections that are open stay open.
 func TestReplacedClientCA(t *testing.T) {
+	t.Parallel()
 	old, renewed := newCA(t), newCA(t)
 	old.server(t)
 	oldPair, newPair := old.client(t, "carol"), renewed.client(t, "dave")
@@ -289,14 +294,12 @@ func TestReplacedClientCA(t *testing.T) {
 	if err := os.Rename(next, old.file("ca.crt")); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(90 * time.Second); ; time.Sleep(50 * time.Millisecond) {
-		if _, status := connect(newPair); status == "HTTP/1.1 200" {
-			break
+	daemontest.Eventually(t, time.Minute, func() error {
+		if _, status := connect(newPair); status != "HTTP/1.1 200" {
+			return fmt.Errorf("a client of the new CA is refused: %q", status)
 		}
-		if time.Now().After(end) {
-			t.Fatal("clients of the new CA are still refused")
-		}
-	}
+		return nil
+	})
 	if _, status := connect(oldPair); status == "HTTP/1.1 200" {
 		t.Error("a client of the old CA is let in")
 	}

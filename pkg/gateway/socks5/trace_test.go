@@ -13,6 +13,7 @@ import (
 
 // TestTrace: a dial gets the trace context of its CONNECT request, and none if the header is missing or malformed.
 func TestTrace(t *testing.T) {
+	t.Parallel()
 	const parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 	got := make(chan string, 1)
 	w := newWorld(t, anonymous, func(w *world, _ *Config) {

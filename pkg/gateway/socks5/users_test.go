@@ -5,6 +5,8 @@ package socks5
 import (
 	"bufio"
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -14,12 +16,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 )
 
 // TestLimitOfUsers: clients with tokens count by their user and not by their address, because behind one address
 // there may be many users: each has the limit of one client, and the clients of the one password have that of
 // their address. Connections that end make room.
 func TestLimitOfUsers(t *testing.T) {
+	t.Parallel()
 	var metrics *Metrics
 	w := newWorld(t, func(_ *world, cfg *Config) {
 		cfg.MaxConnsPerClient, cfg.Metrics = 2, NewMetrics(nil)
@@ -75,9 +80,12 @@ func TestLimitOfUsers(t *testing.T) {
 	if busy != 2 {
 		t.Errorf("%d connections were above the limit of their user, want 2", busy)
 	}
-	for w.Open() > 3 {
-		time.Sleep(time.Millisecond)
-	}
+	daemontest.Eventually(t, time.Minute, func() error {
+		if w.Open() > 3 {
+			return errors.New("more connections are open")
+		}
+		return nil
+	})
 	succeeds(bearer("alice"))
 	succeeds(right())
 	succeeds(right())
@@ -88,6 +96,7 @@ func TestLimitOfUsers(t *testing.T) {
 // to log in before it counts as a user. They make room for it, the oldest first. Connections that have completed their
 // handshake stay, and one more than these gets the answer that the proxy is busy.
 func TestSilentNeighbors(t *testing.T) {
+	t.Parallel()
 	const places = 4
 	metrics := NewMetrics(nil)
 	w := newWorld(t, func(_ *world, cfg *Config) {
@@ -125,10 +134,11 @@ func TestSilentNeighbors(t *testing.T) {
 	for _, nc := range open {
 		_ = nc.Close()
 	}
-	for end := time.Now().Add(20 * time.Second); w.Open() > 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%d connections are open", w.Open())
+	daemontest.Eventually(t, time.Minute, func() error {
+		if w.Open() > 0 {
+			return fmt.Errorf("%d connections are open", w.Open())
 		}
-	}
+		return nil
+	})
 	_ = mustConnect(t, w, "echo.default").Close()
 }

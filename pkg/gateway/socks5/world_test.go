@@ -5,10 +5,12 @@ package socks5
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -19,6 +21,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/fairlead-dev/fairlead/internal/testutil"
+	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 	"github.com/fairlead-dev/fairlead/pkg/gateway"
 	"github.com/fairlead-dev/fairlead/pkg/gateway/auth"
 )
@@ -27,8 +30,13 @@ func TestMain(m *testing.M) {
 	if args := os.Getenv(asNetcat); args != "" {
 		os.Exit(netcat(args))
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(waiting{m})
 }
+
+// waiting runs many tests at a time, because most of them wait most of the time.
+type waiting struct{ *testing.M }
+
+func (w waiting) Run() int { return daemontest.RunParallel(w.M, 16) }
 
 // The login of each server that newWorld starts.
 const (
@@ -107,17 +115,16 @@ func (w *world) hosts() []string {
 // ended waits until n connections have ended and returns their records.
 func (w *world) ended(t *testing.T, n int) []Record {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	var all []Record
+	daemontest.Eventually(t, time.Minute, func() error {
 		w.mu.Lock()
-		all := append([]Record(nil), w.records...)
-		w.mu.Unlock()
-		if len(all) >= n {
-			return all
+		defer w.mu.Unlock()
+		if all = slices.Clone(w.records); len(all) < n {
+			return fmt.Errorf("%d connections have ended, want %d: %+v", len(all), n, all)
 		}
-		if time.Now().After(end) {
-			t.Fatalf("%d connections have ended, want %d: %+v", len(all), n, all)
-		}
-	}
+		return nil
+	})
+	return all
 }
 
 // newWorld starts a server on loopback. cfg may be changed before it starts.
@@ -148,7 +155,7 @@ func newWorld(t *testing.T, change ...func(*world, *Config)) *world {
 	done := make(chan error, 1)
 	go func() { done <- w.Serve(l) }()
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		defer cancel()
 		if err := w.Shutdown(ctx); err != nil {
 			t.Errorf("connections are still open at the end: %v", err)
