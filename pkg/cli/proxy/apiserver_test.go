@@ -20,26 +20,27 @@ import (
 )
 
 // The steps of the Kubernetes documentation on accessing a cluster with an HTTP proxy, and
-// a watch, against a real kube-apiserver, with curl as the client.
+// a watch, against a real kube-apiserver. curl, which is the client there, is one here, too.
 // It observes HTTP-03, HTTP-04, HTTP-05 and HTTP-08 of docs/requirements.md.
 func TestAgainstAPIServer(t *testing.T) {
-	cp := daemontest.StartControlPlane(t)
+	cp := daemontest.SharedControlPlane(t)
 	p := start(t, cp.Kubeconfig, "--port", "0")
-	daemontest.Eventually(t, bound, func() error {
-		_, err := cp.Client.CoreV1().Namespaces().Get(t.Context(), "default", metav1.GetOptions{})
-		return err
-	})
-	program := daemontest.Program(t, "curl")
-	curl := func(path string) string {
-		out, err := exec.CommandContext(t.Context(), program, "-sS", "--fail", "http://"+p.address+path).Output()
-		if err != nil {
-			t.Fatalf("curl %s: %v\n%s", path, err, out)
+	made, err := cp.Client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "proxy-"}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	namespace := made.Name
+	get := func(path string) string {
+		t.Helper()
+		status, body := p.get(t, path)
+		if status != http.StatusOK {
+			t.Fatalf("%s: status %d\n%s", path, status, body)
 		}
-		return string(out)
+		return body
 	}
 
 	var versions metav1.APIVersions
-	if err := json.Unmarshal([]byte(curl("/api/")), &versions); err != nil {
+	if err := json.Unmarshal([]byte(get("/api/")), &versions); err != nil {
 		t.Fatal(err)
 	}
 	if versions.Kind != "APIVersions" || len(versions.Versions) != 1 || versions.Versions[0] != "v1" ||
@@ -54,23 +55,32 @@ func TestAgainstAPIServer(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "hello", Labels: map[string]string{"app": "hello"}},
 		Spec: corev1.PodSpec{AutomountServiceAccountToken: new(bool), Containers: []corev1.Container{{Name: "c", Image: "x"}}}}
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
-	if _, err := cp.Client.CoreV1().ServiceAccounts("default").Create(t.Context(), account, metav1.CreateOptions{}); err != nil {
+	if _, err := cp.Client.CoreV1().ServiceAccounts(namespace).Create(t.Context(), account, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := cp.Client.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+	if _, err := cp.Client.CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	var pods corev1.PodList
-	if err := json.Unmarshal([]byte(curl("/api/v1/namespaces/default/pods")), &pods); err != nil {
+	if err := json.Unmarshal([]byte(get("/api/v1/namespaces/"+namespace+"/pods")), &pods); err != nil {
 		t.Fatal(err)
 	}
 	if pods.Kind != "PodList" || pods.ResourceVersion == "" || len(pods.Items) != 1 || pods.Items[0].Name != "hello" || pods.Items[0].UID == "" {
 		t.Errorf("the list of Pods is %+v", pods)
 	}
+	t.Run("curl", func(t *testing.T) {
+		curl := daemontest.Program(t, "curl")
+		for path, want := range map[string]string{"/api/": own, "/api/v1/namespaces/" + namespace + "/pods": string(pods.Items[0].UID)} {
+			out, err := exec.CommandContext(t.Context(), curl, "-sS", "--fail", "--noproxy", "*", "http://"+p.address+path).CombinedOutput()
+			if err != nil || !strings.Contains(string(out), want) {
+				t.Errorf("curl %s: %v, want %q in\n%s", path, err, want, out)
+			}
+		}
+	})
 
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.address+"/api/v1/namespaces/default/configmaps?watch=true&resourceVersion="+pods.ResourceVersion, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.address+"/api/v1/namespaces/"+namespace+"/configmaps?watch=true&resourceVersion="+pods.ResourceVersion, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +90,7 @@ func TestAgainstAPIServer(t *testing.T) {
 	}
 	defer resp.Body.Close()
 	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "seen"}}
-	if _, err := cp.Client.CoreV1().ConfigMaps("default").Create(t.Context(), cm, metav1.CreateOptions{}); err != nil {
+	if _, err := cp.Client.CoreV1().ConfigMaps(namespace).Create(t.Context(), cm, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	// The event arrives while the answer goes on: it is not held back in a buffer.
@@ -95,7 +105,7 @@ func TestAgainstAPIServer(t *testing.T) {
 	if code := p.code(t); code != 0 {
 		t.Errorf("after SIGTERM it ended with %d\n%s", code, p.stderr.String())
 	}
-	if log := p.stderr.String(); !strings.Contains(log, `path="/api/v1/namespaces/default/pods"`) || strings.Contains(log, "daemontest-admin") {
+	if log := p.stderr.String(); !strings.Contains(log, `path="/api/v1/namespaces/`+namespace+`/pods"`) || strings.Contains(log, "daemontest-admin") {
 		t.Errorf("the log is\n%s", log)
 	}
 }

@@ -3,6 +3,7 @@
 package proxy_test
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -10,11 +11,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 	"github.com/fairlead-dev/fairlead/pkg/gateway/sshdtest"
 )
 
@@ -53,15 +54,12 @@ func viaBastion(t *testing.T) *sshdtest.Bastion {
 // eventually waits for a status and a text.
 func (p *process) eventually(t *testing.T, path string, status int, text string) {
 	t.Helper()
-	for end := time.Now().Add(bound); ; time.Sleep(100 * time.Millisecond) {
-		got, body := p.get(t, path)
-		if got == status && strings.Contains(body, text) {
-			return
+	daemontest.Eventually(t, bound, func() error {
+		if got, body := p.get(t, path); got != status || !strings.Contains(body, text) {
+			return fmt.Errorf("%s: status %d, %q; want %d, %q", path, got, body, status, text)
 		}
-		if time.Now().After(end) {
-			t.Fatalf("%s: status %d, %q; want %d, %q", path, got, body, status, text)
-		}
-	}
+		return nil
+	})
 }
 
 // TestVia: requests go through a real sshd and nowhere else. When the bastion dies, an open watch
@@ -121,11 +119,12 @@ func TestViaChangedHostKey(t *testing.T) {
 	if status != http.StatusBadGateway || strings.Count(body, "SHA256:") != 2 {
 		t.Errorf("status %d, %s", status, body)
 	}
-	for end := time.Now().Add(bound); strings.Count(p.stderr.String(), "Warning: ") == 0; time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("no warning at the start: %s", p.stderr.String())
+	daemontest.Eventually(t, bound, func() error {
+		if strings.Count(p.stderr.String(), "Warning: ") == 0 {
+			return fmt.Errorf("no warning at the start: %s", p.stderr.String())
 		}
-	}
+		return nil
+	})
 }
 
 // TestViaIsRefused: other paths, and targets that are none, are refused with what to write.

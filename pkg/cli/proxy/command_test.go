@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/pem"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -165,7 +166,7 @@ func TestCommandSignals(t *testing.T) {
 			t.Fatal(err)
 		}
 		if signal.Ignored(s) { // by this test, as under nohup, and so by all that it starts: another signal ends the command
-			time.Sleep(200 * time.Millisecond)
+			time.Sleep(200 * time.Millisecond) // in which the signal must not end it
 			if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 				t.Errorf("%v is ignored, and ended fairlead: %v", s, err)
 			}
@@ -180,14 +181,10 @@ func TestCommandSignals(t *testing.T) {
 
 func waitFor(t *testing.T, path string) {
 	t.Helper()
-	for end := time.Now().Add(bound); ; time.Sleep(10 * time.Millisecond) {
-		if _, err := os.Stat(path); err == nil {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("%s does not appear", path)
-		}
-	}
+	daemontest.Eventually(t, bound, func() error {
+		_, err := os.Stat(path)
+		return err
+	})
 }
 
 // The context of --write-kubeconfig works while the proxy runs, over HTTP and with --tls,
@@ -313,11 +310,12 @@ func TestWriteKubeconfigTwoSignals(t *testing.T) {
 		now, err := os.ReadFile(kubeconfig)
 		return err == nil && bytes.Equal(before, now)
 	}
-	for end := time.Now().Add(bound / 2); !same(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the context stays while a stream drains")
+	daemontest.Eventually(t, bound/2, func() error {
+		if !same() {
+			return errors.New("the context stays while a stream drains")
 		}
-	}
+		return nil
+	})
 	if err := p.Process.Signal(os.Interrupt); err != nil {
 		t.Fatalf("the proxy did not wait for the stream: %v", err)
 	}

@@ -20,7 +20,7 @@ import (
 // values of the flags and no others, whatever headers the client sends. Without --as, clients impersonate with the rights of the
 // kubeconfig, as behind kubectl proxy.
 func TestImpersonatedUserStays(t *testing.T) {
-	cp := daemontest.StartControlPlane(t)
+	cp := daemontest.SharedControlPlane(t)
 	limited := start(t, cp.Kubeconfig, "--port", "0", "--as", "jane", "--as-group", "team")
 	open := start(t, cp.Kubeconfig, "--port", "0")
 	ask := func(p *process, method, path, body string, headers http.Header) (int, []byte) {

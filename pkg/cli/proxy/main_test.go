@@ -8,7 +8,9 @@ import (
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/cli"
+	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 )
 
 // asFairlead makes this test binary the program fairlead, so that signals and exit codes
@@ -20,5 +22,6 @@ func TestMain(m *testing.M) {
 		_ = os.Unsetenv(asFairlead)
 		os.Exit(cli.Main(os.Args[1:], genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}))
 	}
-	os.Exit(m.Run())
+	testutil.Parallel(8) // the parallel tests wait for silent clients
+	os.Exit(daemontest.RunShared(m))
 }

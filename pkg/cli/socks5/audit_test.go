@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -19,6 +20,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 	gatewaysocks5 "github.com/fairlead-dev/fairlead/pkg/gateway/socks5"
 )
 
@@ -144,20 +146,18 @@ func start(t *testing.T, o *Options, out *buffer) (u *url.URL, stop func()) {
 		}
 	})
 	t.Cleanup(stop)
-	for end := time.Now().Add(20 * time.Second); u == nil; time.Sleep(5 * time.Millisecond) {
+	daemontest.Eventually(t, time.Minute, func() error {
 		text, _ := os.ReadFile(o.URLFile)
 		if address := regexp.MustCompile(`HTTP CONNECT on (\S+)`).FindStringSubmatch(out.String()); o.PasswordFile != "" && address != nil {
 			text = []byte("http://" + address[1]) // no file has the password
 		}
-		if len(text) > 0 {
-			var err error
-			if u, err = url.Parse(strings.TrimSpace(string(text))); err != nil {
-				t.Fatal(err)
-			}
-		} else if time.Now().After(end) {
-			t.Fatal(out.String())
+		if len(text) == 0 {
+			return errors.New(out.String())
 		}
-	}
+		var err error
+		u, err = url.Parse(strings.TrimSpace(string(text)))
+		return err
+	})
 	return u, stop
 }
 
@@ -176,8 +176,12 @@ func TestAuditOfScanner(t *testing.T) {
 		_ = nc.Close()
 	}
 	rotated := o.AuditLog + ".1"
-	for end := time.Now().Add(20 * time.Second); len(records(t, o.AuditLog)) == 0 && time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-	}
+	daemontest.Eventually(t, time.Minute, func() error {
+		if len(records(t, o.AuditLog)) == 0 {
+			return errors.New("the audit log has no line")
+		}
+		return nil
+	})
 	if err := os.Rename(o.AuditLog, rotated); err != nil {
 		t.Fatal(err)
 	}

@@ -23,6 +23,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/fairlead-dev/fairlead/pkg/cli"
+	"github.com/fairlead-dev/fairlead/pkg/cli/socks5"
 	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 	"github.com/fairlead-dev/fairlead/pkg/gateway/sshdtest"
 )
@@ -36,7 +37,10 @@ func TestMain(m *testing.M) {
 		_ = os.Unsetenv(asFairlead)
 		os.Exit(cli.Main(os.Args[1:], genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}))
 	}
-	os.Exit(m.Run())
+	if page := os.Getenv(socks5.AsClient); page != "" {
+		os.Exit(socks5.GetPage(page))
+	}
+	os.Exit(daemontest.RunParallel(m, 8))
 }
 
 // bound is for steps that take milliseconds on an idle machine.

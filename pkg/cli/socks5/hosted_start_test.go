@@ -24,6 +24,7 @@ import (
 // others, and passes its probes. A user without rights reaches the API server, which is behind a load balancer, as
 // Service kubernetes.
 func TestHostedManifestStarts(t *testing.T) {
+	t.Parallel()
 	data := read(t, "../../../deploy/gateway/hosted.yaml")
 	var d appsv1.Deployment
 	document, _, _ := bytes.Cut(data, []byte("\n---\n"))

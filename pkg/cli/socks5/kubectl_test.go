@@ -14,6 +14,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/rest"
 
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 	"github.com/fairlead-dev/fairlead/pkg/gateway"
 )
@@ -34,6 +35,7 @@ func realOptions(t *testing.T, cp *daemontest.ControlPlane, command ...string) (
 // kubeconfig is private and gone afterwards with its directory, and the password is in no output.
 // It observes SOCKS-07 and SOCKS-10 of docs/requirements.md.
 func TestCommandKubectl(t *testing.T) {
+	testutil.Full(t, "starts another API server, and needs kubectl; TestCommand and TestHostedManifestStarts use Go's client")
 	cp := daemontest.StartControlPlane(t)
 	kubectl := daemontest.Components(t, "kubectl")["kubectl"]
 	before, err := os.ReadFile(cp.Kubeconfig)

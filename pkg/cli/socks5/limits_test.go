@@ -77,6 +77,7 @@ func TestFewDescriptors(t *testing.T) {
 // TestGuesses: guesses of a password of --password-file are bounded, in addition to the delay of each. The random password
 // cannot be guessed: wrong ones keep no client of the same address out.
 func TestGuesses(t *testing.T) {
+	t.Parallel()
 	for name, change := range map[string]func(*Options){
 		"random": func(*Options) {},
 		"file": func(o *Options) {

@@ -7,6 +7,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -99,12 +101,12 @@ func TestServe(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- run(ctx, o) }()
 	var text []byte
-	for end := time.Now().Add(20 * time.Second); len(text) == 0; time.Sleep(5 * time.Millisecond) {
-		text, _ = os.ReadFile(o.URLFile)
-		if time.Now().After(end) {
-			t.Fatal(out.String())
+	daemontest.Eventually(t, time.Minute, func() (err error) {
+		if text, err = os.ReadFile(o.URLFile); err != nil {
+			return fmt.Errorf("%w\n%s", err, out)
 		}
-	}
+		return nil
+	})
 	info, err := os.Stat(o.URLFile)
 	if err != nil || info.Mode() != 0o600 {
 		t.Errorf("%v, %v", info.Mode(), err)
@@ -162,25 +164,55 @@ func TestServe(t *testing.T) {
 	}
 }
 
+// AsClient names the environment variable that makes this test binary a client, which gets the page of its value as all clients
+// that use net/http do.
+const AsClient = "SOCKS5_TEST_AS_CLIENT"
+
+// GetPage is that client. It returns the exit code.
+func GetPage(page string) int {
+	res, err := (&http.Client{Timeout: time.Minute}).Get(page)
+	if err == nil {
+		defer res.Body.Close()
+		_, err = io.Copy(os.Stdout, res.Body)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+// forClients runs a test with the command of each client, which gets a page.
+func forClients(t *testing.T, test func(t *testing.T, command func(page string) string)) {
+	t.Run("net/http", func(t *testing.T) {
+		test(t, func(page string) string { return fmt.Sprintf("%s='%s' '%s'", AsClient, page, os.Args[0]) })
+	})
+	t.Run("curl", func(t *testing.T) {
+		curl := daemontest.Program(t, "curl")
+		test(t, func(page string) string { return fmt.Sprintf("'%s' -sS --max-time 60 '%s'", curl, page) })
+	})
+}
+
 // TestCommand: a program without proxy settings of its own reaches a Service by its name,
 // even if the user's environment excludes hosts from proxies; the password is not in its
 // arguments, and its exit code is ours.
 // It observes SOCKS-05 of docs/requirements.md.
 func TestCommand(t *testing.T) {
-	daemontest.Program(t, "curl")
 	t.Setenv("NO_PROXY", "*")
 	t.Setenv("http_proxy", "http://192.0.2.1:1")
+	forClients(t, func(t *testing.T, command func(string) string) {
+		o, out := newOptions(t)
+		o.Command = []string{"sh", "-c", command("http://hello.default:8080/") + " && exit 3"}
+		err := run(t.Context(), o)
+		if out := out.String(); !strings.HasSuffix(out, "\nhello") {
+			t.Errorf("%q", out)
+		}
+		var code interface{ CommandExitCode() int }
+		if err == nil || !errors.As(err, &code) || code.CommandExitCode() != 3 {
+			t.Errorf("%v", err)
+		}
+	})
 	o, out := newOptions(t)
-	o.Command = []string{"sh", "-c", "curl -sS --max-time 20 http://hello.default:8080/ && exit 3"}
-	err := run(t.Context(), o)
-	if out := out.String(); !strings.HasSuffix(out, "\nhello") {
-		t.Errorf("%q", out)
-	}
-	var code interface{ CommandExitCode() int }
-	if err == nil || !errors.As(err, &code) || code.CommandExitCode() != 3 {
-		t.Errorf("%v", err)
-	}
-	o, out = newOptions(t)
 	o.Command = []string{"no-such-program"}
 	if err := run(t.Context(), o); err == nil {
 		t.Error(out)
@@ -201,24 +233,25 @@ func (c slowEnd) Dial(ctx context.Context, d gateway.Destination) (gateway.Conn,
 type slowEndConn struct{ gateway.Conn }
 
 func (c slowEndConn) CloseWrite() error {
-	time.Sleep(300 * time.Millisecond)
+	time.Sleep(300 * time.Millisecond) // longer than a command takes to end
 	return c.Conn.CloseWrite()
 }
 
 // TestEndOfCommandCutsNothing: a connection that the command has closed ends in an orderly
 // way, although the command itself ends first.
 func TestEndOfCommandCutsNothing(t *testing.T) {
-	daemontest.Program(t, "curl")
-	o, out := newOptions(t)
-	o.dialer = slowEnd{o.dialer.(*cluster)}
-	o.Command = []string{"curl", "-sS", "--max-time", "20", "http://hello.default:8080/"}
-	if err := run(t.Context(), o); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	audit, err := os.ReadFile(o.AuditLog)
-	if err != nil || !strings.Contains(string(audit), `"result":"ok"`) {
-		t.Errorf("%v, %s", err, audit)
-	}
+	forClients(t, func(t *testing.T, command func(string) string) {
+		o, out := newOptions(t)
+		o.dialer = slowEnd{o.dialer.(*cluster)}
+		o.Command = []string{"sh", "-c", "exec env " + command("http://hello.default:8080/")}
+		if err := run(t.Context(), o); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		audit, err := os.ReadFile(o.AuditLog)
+		if err != nil || !strings.Contains(string(audit), `"result":"ok"`) {
+			t.Errorf("%v, %s", err, audit)
+		}
+	})
 }
 
 // TestExposureIsRefused: beyond loopback the proxy needs TLS and a way to authenticate, unless
@@ -337,6 +370,7 @@ func TestMetrics(t *testing.T) {
 
 // TestShutdownDelay: a client that comes after SIGTERM, because a node has not learned of the end yet, is served.
 func TestShutdownDelay(t *testing.T) {
+	t.Parallel()
 	o, out := newOptions(t)
 	o.URLFile, o.ShutdownDelay = filepath.Join(t.TempDir(), "url"), 10*time.Second
 	ctx, cancel := context.WithCancel(t.Context())

@@ -155,14 +155,15 @@ func TestGoClients(t *testing.T) {
 // both protocols without a user, and the end of its input arrives as an end.
 func TestNetcatAsProxyCommand(t *testing.T) {
 	t.Parallel()
-	path := daemontest.Program(t, "nc")
-	for _, protocol := range []string{"5", "connect"} {
+	nc := daemontest.FindNetcat(t)
+	for _, protocol := range []string{daemontest.NetcatSOCKS5, daemontest.NetcatCONNECT} {
 		w := newWorld(t, anonymous)
 		w.name("count.default", serveTCP(t, countAtEnd))
-		cmd := exec.CommandContext(t.Context(), path, "-N", "-X", protocol, "-x", w.addr, "count.default", "22")
+		command := nc.Command(protocol, w.addr, "count.default", "22")
+		cmd := exec.CommandContext(t.Context(), command[0], command[1:]...)
 		cmd.Stdin = strings.NewReader("12345")
 		if out, err := cmd.CombinedOutput(); err != nil || string(out) != "got 5" {
-			t.Errorf("-X %s: %q, %v", protocol, out, err)
+			t.Errorf("%q: %q, %v", command, out, err)
 		}
 	}
 }
@@ -170,7 +171,7 @@ func TestNetcatAsProxyCommand(t *testing.T) {
 // TestOpenSSHThroughProxyCommand: the handshake of ssh reaches the server through nc.
 func TestOpenSSHThroughProxyCommand(t *testing.T) {
 	t.Parallel()
-	ssh, nc := daemontest.Program(t, "ssh"), daemontest.Program(t, "nc")
+	ssh, nc := daemontest.Program(t, "ssh"), daemontest.FindNetcat(t)
 	w := newWorld(t, anonymous)
 	greeting := make(chan string, 1)
 	w.name("bastion.default", serveTCP(t, func(nc *net.TCPConn) {
@@ -179,7 +180,8 @@ func TestOpenSSHThroughProxyCommand(t *testing.T) {
 		_, _ = io.ReadFull(nc, b)
 		greeting <- string(b)
 	}))
-	cmd := exec.CommandContext(t.Context(), ssh, "-F", "none", "-o", "ProxyCommand="+nc+" -X 5 -x "+w.addr+" %h %p", "bastion.default")
+	command := strings.Join(nc.Command(daemontest.NetcatSOCKS5, w.addr, "%h", "%p"), " ")
+	cmd := exec.CommandContext(t.Context(), ssh, "-F", "none", "-o", "ProxyCommand="+command, "bastion.default")
 	out, err := cmd.CombinedOutput()
 	if err == nil {
 		t.Errorf("ssh accepted a server without keys: %s", out)

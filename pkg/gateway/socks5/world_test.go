@@ -30,13 +30,9 @@ func TestMain(m *testing.M) {
 	if args := os.Getenv(asNetcat); args != "" {
 		os.Exit(netcat(args))
 	}
-	goleak.VerifyTestMain(waiting{m})
+	testutil.Parallel(16) // most tests wait most of the time
+	goleak.VerifyTestMain(m)
 }
-
-// waiting runs many tests at a time, because most of them wait most of the time.
-type waiting struct{ *testing.M }
-
-func (w waiting) Run() int { return daemontest.RunParallel(w.M, 16) }
 
 // The login of each server that newWorld starts.
 const (
