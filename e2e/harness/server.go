@@ -5,6 +5,7 @@ package harness
 import (
 	"context"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"net"
@@ -44,23 +45,40 @@ const ServerName = "server"
 // ports of a server.
 type ports struct{ http, tcp, tls int }
 
-// FrontProxy holds the CAs and names that the API server publishes for
-// extension API servers, in ConfigMap
-// kube-system/extension-apiserver-authentication.
+// FrontProxy is what the API server publishes for extension API servers, in
+// ConfigMap kube-system/extension-apiserver-authentication: two CAs, the names
+// of the front proxy, and the headers in which it passes on users.
 type FrontProxy struct {
-	CA, ClientCA []byte
-	Names        []string
+	CA, ClientCA                                                 []byte
+	Names                                                        []string
+	UsernameHeaders, UIDHeaders, GroupHeaders, ExtraHeaderPrefix []string
 }
 
-// ReadFrontProxy reads the ConfigMap that the API server publishes.
+// ReadFrontProxy reads the ConfigMap that the API server publishes. A key that is missing or empty is an error, but not
+// that of the headers with UIDs, because kubeadm sets none.
 func (c *Cluster) ReadFrontProxy(ctx context.Context) (FrontProxy, error) {
 	config, err := c.Client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, "extension-apiserver-authentication", metav1.GetOptions{})
 	if err != nil {
 		return FrontProxy{}, err
 	}
-	f := FrontProxy{CA: []byte(config.Data["requestheader-client-ca-file"]), ClientCA: []byte(config.Data["client-ca-file"])}
-	if err := json.Unmarshal([]byte(config.Data["requestheader-allowed-names"]), &f.Names); err != nil || len(f.Names) == 0 {
-		return f, fmt.Errorf("requestheader-allowed-names %q: %w", config.Data["requestheader-allowed-names"], errors.Join(err, errors.New("no name")))
+	var f FrontProxy
+	for key, ca := range map[string]*[]byte{"client-ca-file": &f.ClientCA, "requestheader-client-ca-file": &f.CA} {
+		*ca = []byte(config.Data[key])
+		if block, _ := pem.Decode(*ca); block == nil || block.Type != "CERTIFICATE" {
+			return f, fmt.Errorf("%s %q: no certificate", key, *ca)
+		}
+	}
+	for key, list := range map[string]*[]string{
+		"allowed-names": &f.Names, "username-headers": &f.UsernameHeaders, "uid-headers": &f.UIDHeaders,
+		"group-headers": &f.GroupHeaders, "extra-headers-prefix": &f.ExtraHeaderPrefix,
+	} {
+		text := config.Data["requestheader-"+key]
+		if text == "" && key == "uid-headers" {
+			continue
+		}
+		if err := json.Unmarshal([]byte(text), list); err != nil || len(*list) == 0 && key != "uid-headers" {
+			return f, fmt.Errorf("requestheader-%s %q: %w", key, text, errors.Join(err, errors.New("no value")))
+		}
 	}
 	return f, nil
 }

@@ -85,6 +85,16 @@ func TestAggregatedAPI(t *testing.T) {
 			if err != nil || len(front.CA) == 0 || len(front.ClientCA) == 0 || string(front.CA) == string(front.ClientCA) {
 				t.Errorf("%v\n%s\n%s", err, front.CA, front.ClientCA)
 			}
+			// AGG-08: all seven keys of the ConfigMap.
+			for name, lists := range map[string][2][]string{
+				"names":     {front.Names, {"front-proxy-client"}},
+				"usernames": {front.UsernameHeaders, {"X-Remote-User"}}, "UIDs": {front.UIDHeaders, {"X-Remote-Uid"}},
+				"groups": {front.GroupHeaders, {"X-Remote-Group"}}, "extra": {front.ExtraHeaderPrefix, {"X-Remote-Extra-"}},
+			} {
+				if got, want := lists[0], lists[1]; !slices.Equal(got, want) {
+					t.Errorf("%s: %q, want %q", name, got, want)
+				}
+			}
 		}},
 		step{"it learns who asks, and who is away", aggregated},
 		step{"only the front proxy is accepted", func(ctx context.Context, t *testing.T) {

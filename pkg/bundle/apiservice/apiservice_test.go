@@ -76,7 +76,8 @@ func TestObjects(t *testing.T) {
 	}
 }
 
-// TestRefuses: what kube-apiserver would refuse, or call unavailable, is an error that says why.
+// TestRefuses: what kube-apiserver would refuse, or call unavailable, is an error that says why. AGG-42: without a namespace or a
+// name of the Service there is nothing to call.
 // It observes AGG-41, AGG-42, AGG-43, AGG-44, EXT-05 and EXT-14 of docs/requirements.md.
 // It also observes OLD-91 of docs/requirements.md.
 func TestRefuses(t *testing.T) {
@@ -84,6 +85,9 @@ func TestRefuses(t *testing.T) {
 		"must have a dot":            func(r *Request) { r.Group = "apps" },
 		`group "A.b"`:                func(r *Request) { r.Group = "A.b" },
 		`version "1"`:                func(r *Request) { r.Version = "1" },
+		`namespace ""`:               func(r *Request) { r.Namespace = "" },
+		`namespace "my.apis"`:        func(r *Request) { r.Namespace = "my.apis" },
+		`service ""`:                 func(r *Request) { r.Service = "" },
 		`service "my.api"`:           func(r *Request) { r.Service = "my.api" },
 		"port 70000 must be between": func(r *Request) { r.Port = 70000 },
 		"group priority 20001 must be between 1 and 20000": func(r *Request) { r.GroupPriority = 20001 },

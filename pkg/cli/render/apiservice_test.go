@@ -12,7 +12,7 @@ import (
 )
 
 // TestAPIService: the output ends with an APIService that strict decoding accepts, and wrong flags are refused with what
-// to do.
+// to do. AGG-42: a Service without a namespace, or without a name, is one of these.
 func TestAPIService(t *testing.T) {
 	streams, _, out, _ := genericiooptions.NewTestIOStreams()
 	cmd := newAPIServiceCommand(streams)
@@ -26,7 +26,8 @@ func TestAPIService(t *testing.T) {
 		t.Errorf("%v\n%s", err, documents[len(documents)-1])
 	}
 	for args, want := range map[string]string{
-		"": "--group and --service are required", "--group a.b --service c": "--service are required", "--group apps --service a/b": "must have a dot",
+		"": "--group and --service are required", "--group a.b --service c": "--service are required", "--group a.b --service /c": `namespace ""`, "--group a.b --service c/": `service ""`,
+		"--group apps --service a/b":         "must have a dot",
 		"--group a.b --service a/b --port 0": "--port must not be 0", "--group a.b --service a/b --ca-cert x": "must be set together",
 	} {
 		streams, _, _, _ := genericiooptions.NewTestIOStreams()
