@@ -24,7 +24,8 @@ import (
 )
 
 // Main is what a TestMain calls when its tests share binaries: it builds the main packages with the given import paths,
-// hands over the directory that holds them, runs the tests, removes the directory and returns the exit code.
+// hands over the directory that holds them, runs the tests, removes the directory and returns the exit code. The tests may
+// share a control plane, as with [RunShared].
 func Main(m *testing.M, use func(dir string), pkgs ...string) int {
 	dir, err := os.MkdirTemp("", "fairlead-test")
 	if err != nil {
@@ -37,7 +38,7 @@ func Main(m *testing.M, use func(dir string), pkgs ...string) int {
 		return 1
 	}
 	use(dir)
-	return m.Run()
+	return RunShared(m)
 }
 
 // raceVariable names the environment variable that has programs built with the race detector, which needs cgo.
