@@ -12,14 +12,13 @@ import (
 
 	bundlescheduler "github.com/fairlead-dev/fairlead/pkg/bundle/scheduler"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
-	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 )
 
 // TestBatchingIsLive: OpportunisticBatching gives hints in fairlead-batch, with all of Fairlead's plugins enabled, and
 // gives none with the default plugins, which is why the profile exists.
 func TestBatchingIsLive(t *testing.T) {
 	const n = 60
-	cp := daemontest.StartControlPlane(t)
+	cp := newCluster(t)
 	makeNodes(t, cp.Client, n)
 	b := allProfiles()
 	makePods(t, cp.Client, "batch", v1alpha1.DefaultBatchProfile, "3", n)
@@ -44,7 +43,7 @@ func TestBatchingIsLive(t *testing.T) {
 // hints lead to the partition's nodes only.
 func TestBatchingInPartition(t *testing.T) {
 	const n = 40
-	cp := daemontest.StartControlPlane(t)
+	cp := newCluster(t)
 	makeNodes(t, cp.Client, 2*n)
 	b := partitioned()
 	within := sets.New[string]()
@@ -62,13 +61,13 @@ func TestBatchingInPartition(t *testing.T) {
 	s.wantHints(t, cp, n)
 }
 
-func (i installed) hints(t *testing.T, cp *daemontest.ControlPlane, profile string) float64 {
+func (i installed) hints(t *testing.T, cp cluster, profile string) float64 {
 	t.Helper()
 	return i.metric(t, cp, "scheduler_batch_attempts_total", `profile="`+profile+`"`, `result="hint_used"`)
 }
 
 // wantHints wants a hint for more than half of n equal pods.
-func (i installed) wantHints(t *testing.T, cp *daemontest.ControlPlane, n int) {
+func (i installed) wantHints(t *testing.T, cp cluster, n int) {
 	t.Helper()
 	used := i.hints(t, cp, v1alpha1.DefaultBatchProfile)
 	t.Logf("%v hints were used for %d pods", used, n)

@@ -17,24 +17,13 @@ import (
 	"k8s.io/component-base/featuregate"
 	"k8s.io/kubernetes/pkg/features"
 
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/components"
 	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 	"github.com/fairlead-dev/fairlead/pkg/scheduler"
 )
 
-const (
-	lease = "my-scheduler"
-	// bound is how long stopping, and taking over afterwards, may take on a busy machine. It is less than the
-	// 15 s after which a Lease that was not released would be taken over anyway. Starting has patience.
-	bound = 10 * time.Second
-)
-
-// programs is the directory that TestMain builds into.
-var programs string
-
-func TestMain(m *testing.M) {
-	os.Exit(daemontest.Main(m, func(dir string) { programs = dir }, "github.com/fairlead-dev/fairlead/cmd/fairlead-scheduler"))
-}
+const lease = "my-scheduler"
 
 // The program rejects the feature gate: with it on, kube-scheduler takes the default
 // scheduler's Lease.
@@ -46,7 +35,8 @@ func TestCoordinatedLeaderElectionIsRefused(t *testing.T) {
 		"AllBeta=true,CoordinatedLeaderElection=true",
 	} {
 		t.Run(gates, func(t *testing.T) {
-			p := daemontest.Start(t, nil, binary(), "--feature-gates="+gates)
+			t.Parallel()
+			p := daemontest.Start(t, nil, binary(t), "--feature-gates="+gates)
 			if code := p.ExitCode(t, patience); code != 1 {
 				t.Errorf("exit code %d, want 1", code)
 			}
@@ -105,19 +95,28 @@ func restoreGates(t *testing.T) {
 	})
 }
 
+// TestVersion: the program shows the versions that a release stamps into it, and a build without any shows that of its modules.
 func TestVersion(t *testing.T) {
-	dir := t.TempDir()
-	ldflags := "-X github.com/fairlead-dev/fairlead/pkg/internal/version.version=v1.2.3 " + components.KubernetesLDFlags("v1.36.99")
-	if err := daemontest.Build(t.Context(), dir, []string{"github.com/fairlead-dev/fairlead/cmd/fairlead-scheduler"}, "-ldflags="+ldflags); err != nil {
-		t.Fatal(err)
+	stamped := func(t *testing.T) string {
+		testutil.Full(t, "links the program a second time")
+		dir := t.TempDir()
+		ldflags := "-X github.com/fairlead-dev/fairlead/pkg/internal/version.version=v1.2.3 " + components.KubernetesLDFlags("v1.36.99")
+		if err := daemontest.Build(t.Context(), dir, []string{"github.com/fairlead-dev/fairlead/cmd/fairlead-scheduler"}, "-ldflags="+ldflags); err != nil {
+			t.Fatal(err)
+		}
+		return filepath.Join(dir, scheduler.Name)
 	}
-	tests := []struct{ name, binary, want string }{
-		{"stamped", filepath.Join(dir, scheduler.Name), "fairlead-scheduler v1.2.3\nKubernetes v1.36.99\n"},
-		{"not stamped", binary(), "fairlead-scheduler v0.0.0-devel\nKubernetes " + components.KubernetesVersion() + "\n"},
+	tests := []struct {
+		name   string
+		binary func(*testing.T) string
+		want   string
+	}{
+		{"stamped", stamped, "fairlead-scheduler v1.2.3\nKubernetes v1.36.99\n"},
+		{"not stamped", binary, "fairlead-scheduler v0.0.0-devel\nKubernetes " + components.KubernetesVersion() + "\n"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			p := daemontest.Start(t, nil, tt.binary, "--version")
+			p := daemontest.Start(t, nil, tt.binary(t), "--version")
 			if code := p.ExitCode(t, patience); code != 0 || p.Output() != tt.want {
 				t.Errorf("exit code %d and %q, want 0 and %q", code, p.Output(), tt.want)
 			}
@@ -126,10 +125,10 @@ func TestVersion(t *testing.T) {
 }
 
 // A SIGTERM releases the Lease, so that another replica takes over at once, and ends with
-// exit code 0.
+// exit code 0. A Lease that is not released would be taken over after half an hour.
 // It observes SCHED-31 and SCHED-36 of docs/requirements.md.
 func TestSIGTERM(t *testing.T) {
-	cp := daemontest.StartControlPlane(t)
+	cp := newCluster(t)
 	t.Run("leader and standby", func(t *testing.T) {
 		first := startScheduler(t, cp, true)
 		waitForHolder(t, cp, patience, func(holder string) bool { return holder != "" })
@@ -144,7 +143,7 @@ func TestSIGTERM(t *testing.T) {
 
 		waitForRenewal(t, cp)
 		terminate(t, first)
-		waitForHolder(t, cp, bound, func(holder string) bool { return holder != "" && holder != leader })
+		waitForHolder(t, cp, patience, func(holder string) bool { return holder != "" && holder != leader })
 		waitForRenewal(t, cp)
 		terminate(t, second)
 		if got := holder(t.Context(), cp); got != "" {
@@ -179,35 +178,33 @@ func TestSIGTERM(t *testing.T) {
 	})
 }
 
-func binary() string { return filepath.Join(programs, scheduler.Name) }
-
-func startScheduler(t *testing.T, cp *daemontest.ControlPlane, leaderElect bool) *daemontest.Process {
+func startScheduler(t *testing.T, cp cluster, leaderElect bool) *daemontest.Process {
 	t.Helper()
 	config := filepath.Join(t.TempDir(), "config.yaml")
 	content := `
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 clientConnection: {kubeconfig: ` + strconv.Quote(cp.Kubeconfig) + `}
-leaderElection: {leaderElect: ` + strconv.FormatBool(leaderElect) + `, resourceNamespace: kube-system, resourceName: ` + lease + `}
+leaderElection: {leaderElect: ` + strconv.FormatBool(leaderElect) + `, leaseDuration: 30m, resourceNamespace: kube-system, resourceName: ` + lease + `}
 profiles: [{schedulerName: my-scheduler}]
 `
 	if err := os.WriteFile(config, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return daemontest.Start(t, nil, binary(), "--config="+config, "--bind-address=127.0.0.1", "--secure-port="+daemontest.Ports(t, 1)[0])
+	return daemontest.Start(t, nil, binary(t), "--config="+config, "--bind-address=127.0.0.1", "--secure-port="+daemontest.Ports(t, 1)[0])
 }
 
 func terminate(t *testing.T, p *daemontest.Process) {
 	t.Helper()
 	start := time.Now()
 	p.Terminate(t)
-	if code := p.ExitCode(t, bound); code != 0 {
+	if code := p.ExitCode(t, patience); code != 0 {
 		t.Fatalf("exit code %d, want 0", code)
 	}
 	t.Logf("exited after %v", time.Since(start).Round(time.Millisecond))
 }
 
-func waitForHolder(t *testing.T, cp *daemontest.ControlPlane, limit time.Duration, want func(holder string) bool) {
+func waitForHolder(t *testing.T, cp cluster, limit time.Duration, want func(holder string) bool) {
 	t.Helper()
 	daemontest.Eventually(t, limit, func() error {
 		if got := holder(t.Context(), cp); !want(got) {
@@ -220,7 +217,7 @@ func waitForHolder(t *testing.T, cp *daemontest.ControlPlane, limit time.Duratio
 // waitForRenewal returns when the Lease has just been renewed. A leader that is stopped while
 // a renewal is on its way, as it is right after the Lease was acquired, cannot release
 // it: client-go gives up after the conflict.
-func waitForRenewal(t *testing.T, cp *daemontest.ControlPlane) {
+func waitForRenewal(t *testing.T, cp cluster) {
 	t.Helper()
 	renewed := func() (at time.Time) {
 		l, err := cp.Client.CoordinationV1().Leases(metav1.NamespaceSystem).Get(t.Context(), lease, metav1.GetOptions{})
@@ -239,7 +236,7 @@ func waitForRenewal(t *testing.T, cp *daemontest.ControlPlane) {
 }
 
 // holder is the Lease's holder, "" if there is none.
-func holder(ctx context.Context, cp *daemontest.ControlPlane) string {
+func holder(ctx context.Context, cp cluster) string {
 	l, err := cp.Client.CoordinationV1().Leases(metav1.NamespaceSystem).Get(ctx, lease, metav1.GetOptions{})
 	if err != nil || l.Spec.HolderIdentity == nil {
 		return ""

@@ -13,12 +13,13 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 )
 
 // scheduledEvents are the events Scheduled, by Pod.
-func scheduledEvents(t *testing.T, cp *daemontest.ControlPlane) map[string]eventsv1.Event {
+func scheduledEvents(t *testing.T, cp cluster) map[string]eventsv1.Event {
 	t.Helper()
 	list, err := cp.Client.EventsV1().Events("default").List(t.Context(), metav1.ListOptions{FieldSelector: "reason=Scheduled"})
 	if err != nil {
@@ -35,9 +36,9 @@ func scheduledEvents(t *testing.T, cp *daemontest.ControlPlane) map[string]event
 }
 
 // burst starts a scheduler with n nodes and n waiting Pods of fairlead-batch.
-func burst(t *testing.T, n int) (*daemontest.ControlPlane, installed) {
+func burst(t *testing.T, n int) (cluster, installed) {
 	t.Helper()
-	cp := daemontest.StartControlPlane(t)
+	cp := newCluster(t)
 	makeNodes(t, cp.Client, n)
 	makePods(t, cp.Client, "batch", v1alpha1.DefaultBatchProfile, "3", n)
 	return cp, install(t, cp, allProfiles())
@@ -46,6 +47,7 @@ func burst(t *testing.T, n int) (*daemontest.ControlPlane, installed) {
 // TestEventsFollowTheBurst: Pods are bound first, and each still gets its event, with the time of its binding.
 func TestEventsFollowTheBurst(t *testing.T) {
 	const n = 300
+	testutil.Full(t, "binds hundreds of Pods")
 	cp, s := burst(t, n)
 	nodes := waitBound(t, cp.Client, "batch", n)
 	allBound := time.Now()
@@ -66,7 +68,7 @@ func TestEventsFollowTheBurst(t *testing.T) {
 			t.Errorf("event of %s: %q by %s, want %q", pod, e.Note, e.ReportingController, want)
 		}
 		// The scheduler hears of a binding after the API server shows it.
-		if late := e.EventTime.Sub(allBound); late > bound {
+		if late := e.EventTime.Sub(allBound); late > patience {
 			t.Errorf("event of %s is from %v after the last binding", pod, late)
 		}
 	}
@@ -75,7 +77,7 @@ func TestEventsFollowTheBurst(t *testing.T) {
 	if early > n*9/10 {
 		t.Errorf("%d of %d events were written before the last binding", early, n)
 	}
-	daemontest.Eventually(t, bound, func() error {
+	daemontest.Eventually(t, patience, func() error {
 		if _, page := s.get(t, cp, "/metrics"); !strings.Contains(page, "\nfairlead_scheduler_waiting_events 0\n") {
 			return errors.New("fairlead_scheduler_waiting_events is not 0")
 		}
@@ -84,7 +86,7 @@ func TestEventsFollowTheBurst(t *testing.T) {
 }
 
 // lastBinding is the revision of the last binding: nothing has written Pods since.
-func lastBinding(t *testing.T, cp *daemontest.ControlPlane) (last int) {
+func lastBinding(t *testing.T, cp cluster) (last int) {
 	t.Helper()
 	list, err := cp.Client.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{})
 	if err != nil {
@@ -109,10 +111,11 @@ func revision(t *testing.T, resourceVersion string) int {
 // TestEventsSurviveStopping: a scheduler that is stopped in the middle of a burst writes the events of what it has bound.
 func TestEventsSurviveStopping(t *testing.T) {
 	const n = 400
+	testutil.Full(t, "binds hundreds of Pods")
 	cp, s := burst(t, n)
 	nodes := waitBound(t, cp.Client, "batch", n/4)
 	s.Terminate(t)
-	if code := s.ExitCode(t, bound); code != 0 {
+	if code := s.ExitCode(t, patience); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
 	events := scheduledEvents(t, cp)

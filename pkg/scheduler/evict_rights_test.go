@@ -5,8 +5,6 @@ package scheduler_test
 import (
 	"errors"
 	"net/http"
-	"os"
-	"path/filepath"
 	"testing"
 
 	schedulingv1 "k8s.io/api/scheduling/v1"
@@ -18,25 +16,20 @@ import (
 // TestRightToEvict: the scheduler itself deletes the victim of a preemption, with the RBAC rules that a bundle
 // renders.
 func TestRightToEvict(t *testing.T) {
-	audit := filepath.Join(t.TempDir(), "audit.log")
-	policy := filepath.Join(t.TempDir(), "policy.yaml")
-	if err := os.WriteFile(policy, []byte("apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	c := crowd{daemontest.StartControlPlane(t, "--audit-log-path="+audit, "--audit-policy-file="+policy)}
+	c := crowd{newCluster(t)}
 	makeNodes(t, c.Client, 1)
 	class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: high}, Value: 1000}
 	if _, err := c.Client.SchedulingV1().PriorityClasses().Create(t.Context(), class, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	b := allProfiles()
-	install(t, c.ControlPlane, b)
+	install(t, c.cluster, b)
 	c.make(t, "victim", polite, "")
 	waitBound(t, c.Client, "victim", 1)
 	c.make(t, "urgent", polite, high)
 	waitBound(t, c.Client, "urgent", 1)
 	daemontest.Eventually(t, patience, func() error {
-		for _, e := range readAudit(t, audit, "system:serviceaccount:"+b.Namespace+":"+b.Scheduler.Name) {
+		for _, e := range c.requests(t, "system:serviceaccount:"+b.Namespace+":"+b.Scheduler.Name) {
 			if o := e.ObjectRef; e.Verb == "delete" && o.Resource == "pods" && o.Name == "victim-000" && e.ResponseStatus.Code == http.StatusOK {
 				return nil
 			}

@@ -3,6 +3,7 @@
 package scheduler_test
 
 import (
+	"context"
 	"crypto/tls"
 	"io"
 	"net/http"
@@ -50,7 +51,7 @@ type installed struct {
 }
 
 // install applies the rendered ServiceAccount and RBAC objects and starts the scheduler as that ServiceAccount.
-func install(t *testing.T, cp *daemontest.ControlPlane, b *v1alpha1.Bundle) installed {
+func install(t *testing.T, cp cluster, b *v1alpha1.Bundle) installed {
 	t.Helper()
 	objects, err := bundlescheduler.Objects(b)
 	if err != nil {
@@ -72,12 +73,13 @@ func install(t *testing.T, cp *daemontest.ControlPlane, b *v1alpha1.Bundle) inst
 		t.Fatal(err)
 	}
 	port := daemontest.Ports(t, 1)[0]
-	process := daemontest.Start(t, nil, binary(), "--config="+file, "--bind-address=127.0.0.1", "--secure-port="+port,
+	process := daemontest.Start(t, nil, binary(t), "--config="+file, "--bind-address=127.0.0.1", "--secure-port="+port,
 		"--feature-gates=CoordinatedLeaderElection=false", "--authentication-kubeconfig="+kubeconfig, "--authorization-kubeconfig="+kubeconfig)
 	return installed{process, port}
 }
 
-func create(t *testing.T, cp *daemontest.ControlPlane, o component.Object) {
+// create makes an object and removes it when the test ends.
+func create(t *testing.T, cp cluster, o component.Object) {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", cp.Kubeconfig)
 	if err != nil {
@@ -102,10 +104,15 @@ func create(t *testing.T, cp *daemontest.ControlPlane, o component.Object) {
 		_, err := target.Create(t.Context(), &unstructured.Unstructured{Object: fields}, metav1.CreateOptions{})
 		return err
 	})
+	t.Cleanup(func() {
+		if err := target.Delete(context.WithoutCancel(t.Context()), o.GetName(), metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // kubeconfigOf writes a kubeconfig with a token of a ServiceAccount.
-func kubeconfigOf(t *testing.T, cp *daemontest.ControlPlane, namespace, name string) string {
+func kubeconfigOf(t *testing.T, cp cluster, namespace, name string) string {
 	t.Helper()
 	request, err := cp.Client.CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	if err != nil {
@@ -126,7 +133,7 @@ func kubeconfigOf(t *testing.T, cp *daemontest.ControlPlane, namespace, name str
 }
 
 // get asks the scheduler's own port, with the administrator's token.
-func (i installed) get(t *testing.T, cp *daemontest.ControlPlane, path string) (int, string) {
+func (i installed) get(t *testing.T, cp cluster, path string) (int, string) {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", cp.Kubeconfig)
 	if err != nil {
@@ -151,7 +158,7 @@ func (i installed) get(t *testing.T, cp *daemontest.ControlPlane, path string) (
 }
 
 // metric sums a counter's samples that have all of the labels.
-func (i installed) metric(t *testing.T, cp *daemontest.ControlPlane, name string, labels ...string) float64 {
+func (i installed) metric(t *testing.T, cp cluster, name string, labels ...string) float64 {
 	t.Helper()
 	code, body := i.get(t, cp, "/metrics")
 	if code != http.StatusOK {

@@ -26,13 +26,7 @@ func makeNodes(t *testing.T, client kubernetes.Interface, n int) {
 			Status: corev1.NodeStatus{Capacity: room, Allocatable: room,
 				Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
 		}
-		created, err := client.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		// Admission taints new nodes until a controller has seen them ready; there is none here.
-		created.Spec.Taints = nil
-		if _, err := client.CoreV1().Nodes().Update(t.Context(), created, metav1.UpdateOptions{}); err != nil {
+		if _, err := client.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}

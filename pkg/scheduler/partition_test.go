@@ -19,7 +19,7 @@ import (
 // TestPartition: pods that an assignment selects land on the partition's nodes and nowhere else, without a change of
 // their manifest, on a real API server that runs the policy.
 func TestPartition(t *testing.T) {
-	cp := daemontest.StartControlPlane(t)
+	cp := newCluster(t)
 	makeNodes(t, cp.Client, 4)
 	b := partitioned()
 	b.Scheduler.Assignments = []v1alpha1.Assignment{{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"batch": "true"}}}}
@@ -69,7 +69,7 @@ func partitioned() *v1alpha1.Bundle {
 }
 
 // intoPartition gives nodes the partition's label and taint.
-func intoPartition(t *testing.T, cp *daemontest.ControlPlane, b *v1alpha1.Bundle, names ...string) {
+func intoPartition(t *testing.T, cp cluster, b *v1alpha1.Bundle, names ...string) {
 	t.Helper()
 	for _, name := range names {
 		node, err := cp.Client.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
@@ -85,7 +85,7 @@ func intoPartition(t *testing.T, cp *daemontest.ControlPlane, b *v1alpha1.Bundle
 }
 
 // createAssignments creates the policies of a bundle's assignments and their bindings.
-func createAssignments(t *testing.T, cp *daemontest.ControlPlane, b *v1alpha1.Bundle) {
+func createAssignments(t *testing.T, cp cluster, b *v1alpha1.Bundle) {
 	t.Helper()
 	objects, err := bundlescheduler.Objects(b)
 	if err != nil {
@@ -105,7 +105,7 @@ func controlledBy(kind string) func(*corev1.Pod) {
 }
 
 // waitForPolicy waits until the API server has compiled the policy, which it does in the background.
-func waitForPolicy(t *testing.T, cp *daemontest.ControlPlane, profile string, change ...func(*corev1.Pod)) {
+func waitForPolicy(t *testing.T, cp cluster, profile string, change ...func(*corev1.Pod)) {
 	t.Helper()
 	tries := 0
 	daemontest.Eventually(t, patience, func() error {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
@@ -56,14 +55,12 @@ func besides() *v1alpha1.Bundle {
 }
 
 // crowd is a cluster without the default scheduler, whose pods are made where it would have put them.
-type crowd struct {
-	*daemontest.ControlPlane
-}
+type crowd struct{ cluster }
 
 // TestPreemption: with a real API server and the program as a bundle installs it, the test checks which pods are evicted
 // for which, and which resources are reserved for which.
 func TestPreemption(t *testing.T) {
-	c := crowd{daemontest.StartControlPlane(t)}
+	c := crowd{newCluster(t)}
 	makeNodes(t, c.Client, 10)
 	for name, value := range map[string]int32{low: 1, high: 1000} {
 		class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Value: value}
@@ -75,7 +72,7 @@ func TestPreemption(t *testing.T) {
 	c.make(t, "orphan", corev1.DefaultSchedulerName, "", on("gone"))
 	c.nominate(t, "kept-polite", polite, "node-000", "node-001")
 	c.nominate(t, "kept-in-tree", inTree, "node-002", "node-003")
-	install(t, c.ControlPlane, besides())
+	install(t, c.cluster, besides())
 
 	t.Run("a new leader keeps nominations", func(t *testing.T) {
 		c.keeps(t, "kept-polite", "node-000")
@@ -118,12 +115,16 @@ func TestPreemption(t *testing.T) {
 func (c crowd) nominatedRoom(t *testing.T, node string) {
 	c.make(t, "foreign", corev1.DefaultSchedulerName, high, only(node))
 	c.setStatus(t, "foreign", func(s *corev1.PodStatus) { s.NominatedNodeName = node })
-	time.Sleep(time.Second) // the scheduler's informers tell the plugin and the queue, each in its time
-	c.make(t, "kept-out", polite, low, only(node))
+	// The informer tells the plugin and the queue, each in its time: where the queue was faster, try another Pod.
+	daemontest.Eventually(t, patience, func() error {
+		c.make(t, "kept-out", polite, low, only(node))
+		if pod := c.tried(t, "kept-out"); pod.Spec.NodeName != "" {
+			c.remove(t, "kept-out")
+			return fmt.Errorf("the pod is on %s", pod.Spec.NodeName)
+		}
+		return nil
+	})
 	c.waitSays(t, "kept-out", "node(s) have room that another scheduler has nominated for its pod")
-	if pod := c.pod(t, "kept-out"); pod.Spec.NodeName != "" {
-		t.Errorf("the pod is on %s", pod.Spec.NodeName)
-	}
 	c.make(t, "unaware", inTree, low, only(node))
 	waitBound(t, c.Client, "unaware", 1)
 	for _, name := range []string{"unaware", "foreign"} {
@@ -202,6 +203,19 @@ func (c crowd) pod(t *testing.T, name string) *corev1.Pod {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return pod
+}
+
+// tried waits until the scheduler has bound a pod or said why it has not.
+func (c crowd) tried(t *testing.T, name string) (pod *corev1.Pod) {
+	t.Helper()
+	daemontest.Eventually(t, patience, func() error {
+		pod = c.pod(t, name)
+		if pod.Spec.NodeName == "" && len(pod.Status.Conditions) == 0 {
+			return fmt.Errorf("the scheduler has not tried %s", name)
+		}
+		return nil
+	})
 	return pod
 }
 

@@ -31,7 +31,7 @@ func reaching(args pluginargs.TunnelReachArgs) *v1alpha1.Bundle {
 // TestReachRequired: pods behind Services that the API server calls run where an agent lives and nowhere else, without a
 // label, and anywhere once no agent lives.
 func TestReachRequired(t *testing.T) {
-	c := crowd{daemontest.StartControlPlane(t)}
+	c := crowd{newCluster(t)}
 	makeNodes(t, c.Client, 4)
 	c.agents(t, corev1.ConditionTrue, "node-001")
 	c.agents(t, corev1.ConditionFalse, "node-000", "node-002")
@@ -40,7 +40,7 @@ func TestReachRequired(t *testing.T) {
 	c.service(t, "unnamed")
 	c.webhook(t, "hook")
 	c.apiService(t, "extension")
-	install(t, c.ControlPlane, reaching(pluginargs.TunnelReachArgs{Mode: pluginargs.ReachRequire}))
+	install(t, c.cluster, reaching(pluginargs.TunnelReachArgs{Mode: pluginargs.ReachRequire}))
 
 	makePods(t, c.Client, "hook", polite, "1", 2, behind("hook"))
 	makePods(t, c.Client, "extension", polite, "500m", 3, behind("extension"))
@@ -66,7 +66,7 @@ func TestReachRequired(t *testing.T) {
 // long as there is room, and another one after that. One node without an agent is empty, one is nearly full, and all pods
 // of a profile are behind a Service, which makes kube-scheduler spread them.
 func TestReachPreferred(t *testing.T) {
-	c := crowd{daemontest.StartControlPlane(t)}
+	c := crowd{newCluster(t)}
 	b := allProfiles()
 	profiles := bundlescheduler.ProfileNames(b)
 	const each, room = 4, 16 // of 500m on two nodes
@@ -83,7 +83,7 @@ func TestReachPreferred(t *testing.T) {
 		makePods(t, c.Client, "full-"+profile, profile, "3", 1, on(nodes[2]))
 		c.service(t, profile)
 	}
-	install(t, c.ControlPlane, b)
+	install(t, c.cluster, b)
 	for i, profile := range profiles {
 		t.Run(profile, func(t *testing.T) {
 			nodes := nodesOf(i)
@@ -99,13 +99,13 @@ func TestReachPreferred(t *testing.T) {
 
 // TestReachZone: with a wider topologyKey an agent stands for all nodes of its zone, and for none of another.
 func TestReachZone(t *testing.T) {
-	c := crowd{daemontest.StartControlPlane(t)}
+	c := crowd{newCluster(t)}
 	makeNodes(t, c.Client, 4)
 	for node, zone := range map[string]string{"node-000": "near", "node-001": "near", "node-002": "far"} {
 		c.changeNode(t, node, func(n *corev1.Node) { n.Labels[corev1.LabelTopologyZone] = zone })
 	}
 	c.agents(t, corev1.ConditionTrue, "node-000", "node-003") // node-003 is in no zone, and so is its agent
-	install(t, c.ControlPlane, reaching(pluginargs.TunnelReachArgs{Mode: pluginargs.ReachRequire, TopologyKey: corev1.LabelTopologyZone}))
+	install(t, c.cluster, reaching(pluginargs.TunnelReachArgs{Mode: pluginargs.ReachRequire, TopologyKey: corev1.LabelTopologyZone}))
 	const room = 8 // on two nodes
 	makePods(t, c.Client, "near", polite, "1", room, labeled("true"))
 	c.wantOn(t, "near", room, "node-000", "node-001")
@@ -160,7 +160,7 @@ func (c crowd) webhook(t *testing.T, service string) {
 // apiService makes the API server proxy an API group to a Service.
 func (c crowd) apiService(t *testing.T, service string) {
 	t.Helper()
-	create(t, c.ControlPlane, &unstructured.Unstructured{Object: map[string]any{
+	create(t, c.cluster, &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": map[string]any{"name": "v1.example.com"},
 		"spec": map[string]any{
 			"group": "example.com", "version": "v1", "groupPriorityMinimum": int64(100), "versionPriority": int64(100), "insecureSkipTLSVerify": true,

@@ -3,12 +3,8 @@
 package scheduler_test
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -22,29 +18,12 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 )
 
-// auditEvent is what is read of an audit log.
-type auditEvent struct {
-	Verb           string
-	User           struct{ Username string }
-	RequestURI     string
-	ObjectRef      struct{ APIGroup, Resource, Subresource, Namespace, Name string }
-	ResponseStatus struct {
-		Code    int
-		Message string
-	}
-}
-
 // TestRenderedRights: the RBAC rules that a bundle renders are enough for all profiles and plugins together, and
 // each rule that a plugin adds is needed. The scheduler is bound to the bootstrap roles system:kube-scheduler and
 // system:volume-scheduler, and has a Role of its own for its Lease.
 // It observes SCHED-19, SCHED-50 and SCHED-51 of docs/requirements.md.
 func TestRenderedRights(t *testing.T) {
-	audit := filepath.Join(t.TempDir(), "audit.log")
-	policy := filepath.Join(t.TempDir(), "policy.yaml")
-	if err := os.WriteFile(policy, []byte("apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cp := daemontest.StartControlPlane(t, "--audit-log-path="+audit, "--audit-policy-file="+policy)
+	cp := newCluster(t)
 	makeNodes(t, cp.Client, 4)
 	b := allProfiles()
 	s := install(t, cp, b)
@@ -62,7 +41,7 @@ func TestRenderedRights(t *testing.T) {
 	user := "system:serviceaccount:" + b.Namespace + ":" + b.Scheduler.Name
 	used := sets.New[string]()
 	daemontest.Eventually(t, patience, func() error {
-		for _, e := range readAudit(t, audit, user) {
+		for _, e := range cp.requests(t, user) {
 			if e.ResponseStatus.Code == http.StatusForbidden || e.ResponseStatus.Code == http.StatusUnauthorized {
 				t.Fatalf("%s %s was refused: %s", e.Verb, e.RequestURI, e.ResponseStatus.Message)
 			}
@@ -76,7 +55,7 @@ func TestRenderedRights(t *testing.T) {
 		}
 		return nil
 	})
-	compareNeeds(t, readAudit(t, audit, user), b)
+	compareNeeds(t, cp.requests(t, user), b)
 	for _, need := range []string{"create /pods", "patch /pods", "create events.k8s.io/events", "update coordination.k8s.io/leases", "list /pods"} {
 		if !used.Has(need) {
 			t.Errorf("the scheduler did not %s: the test tests too little; it did %v", need, sets.List(used))
@@ -85,7 +64,7 @@ func TestRenderedRights(t *testing.T) {
 }
 
 // preempt makes a profile evict its own pod, which takes further rights.
-func preempt(t *testing.T, cp *daemontest.ControlPlane) {
+func preempt(t *testing.T, cp cluster) {
 	t.Helper()
 	makePods(t, cp.Client, "fill", v1alpha1.DefaultBinpackProfile, "3500m", 4)
 	waitBound(t, cp.Client, "fill", 3)
@@ -104,21 +83,4 @@ func preempt(t *testing.T, cp *daemontest.ControlPlane) {
 		}
 		return nil
 	})
-}
-
-// readAudit returns a user's requests that are answered. The last line may still be being written.
-func readAudit(t *testing.T, path, user string) []auditEvent {
-	t.Helper()
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var events []auditEvent
-	for line := range bytes.Lines(data) {
-		var e auditEvent
-		if err := json.Unmarshal(line, &e); err == nil && e.User.Username == user {
-			events = append(events, e)
-		}
-	}
-	return events
 }

@@ -34,6 +34,7 @@ func TestStartRefuses(t *testing.T) {
 		"unknown field":     {"{schedulerName: a, plugin: {}}", "profiles[0]", `unknown field`},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			p := startWith(t, "", "profiles: ["+tc.profile+"]")
 			if code := p.ExitCode(t, patience); code != 1 {
 				t.Errorf("exit code %d, want 1", code)
@@ -158,7 +159,7 @@ func startWith(t *testing.T, url, profiles string) *daemontest.Process {
 		url = "http://127.0.0.1:" + daemontest.Ports(t, 1)[0]
 	}
 	dir := t.TempDir()
-	return daemontest.Start(t, nil, binary(), "--config="+writeConfig(t, dir, url, profiles), "--bind-address=127.0.0.1",
+	return daemontest.Start(t, nil, binary(t), "--config="+writeConfig(t, dir, url, profiles), "--bind-address=127.0.0.1",
 		"--secure-port="+daemontest.Ports(t, 1)[0], "--cert-dir="+dir)
 }
 

@@ -23,14 +23,15 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/kubernetes/pkg/scheduler/profile"
 
+	"github.com/fairlead-dev/fairlead/pkg/bundle/scheduler"
 	"github.com/fairlead-dev/fairlead/pkg/scheduler/plugins/failoverbarrier"
 	"github.com/fairlead-dev/fairlead/pkg/scheduler/plugins/foreignnominations"
 	"github.com/fairlead-dev/fairlead/pkg/scheduler/plugins/politepreemption"
 	"github.com/fairlead-dev/fairlead/pkg/scheduler/profilecheck"
 )
 
-// TestInformers makes a scheduler with each plugin alone, and compares the informers that it starts with those that package
-// pkg/bundle/scheduler says it needs. TestRenderedRights has TunnelReach, whose informers need an API server.
+// TestInformers makes a scheduler with each plugin alone, and compares the informers that it starts with those that Needs
+// returns. TestRenderedRights of pkg/scheduler has TunnelReach, whose informers need an API server.
 func TestInformers(t *testing.T) {
 	plugins := []string{
 		names.DefaultPreemption, names.DynamicResources, names.GangScheduling, names.ImageLocality, names.InterPodAffinity, names.NodeAffinity,
@@ -91,4 +92,27 @@ func started(t *testing.T, configuration []byte) sets.Set[string] {
 	cancel()
 	factory.Shutdown()
 	return read
+}
+
+// informersIn are the resources that a scheduler with a configuration needs to watch.
+func informersIn(t *testing.T, configuration []byte, gates map[string]bool) sets.Set[string] {
+	t.Helper()
+	needs, err := scheduler.Needs(configuration, gates, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	resources := map[string]sets.Set[string]{"list": sets.New[string](), "watch": sets.New[string]()}
+	for _, rule := range needs {
+		for _, verb := range rule.Verbs {
+			for _, resource := range rule.Resources {
+				if of, reads := resources[verb]; reads {
+					of.Insert(resource + "." + rule.APIGroups[0])
+				}
+			}
+		}
+	}
+	if !resources["list"].Equal(resources["watch"]) {
+		t.Errorf("an informer lists and watches: %v", resources)
+	}
+	return resources["watch"]
 }
