@@ -71,6 +71,7 @@ func TestLoadedCA(t *testing.T) {
 // TestNoReader: a server that may not read the front proxy's CA does not start. Otherwise all users would be anonymous.
 // It observes EXT-18 of docs/requirements.md.
 func TestNoReader(t *testing.T) {
+	t.Parallel()
 	refuses := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusForbidden)

@@ -37,6 +37,7 @@ func (crowd) Connections(int64, int) state.Connections { return state.Connection
 // TestGzip: a large answer is compressed for a client that accepts this, and for no other; a small one is not.
 // It observes API-29 of docs/requirements.md.
 func TestGzip(t *testing.T) {
+	t.Parallel()
 	const agents = 1000
 	path := filepath.Join(tunneltest.ShortDir(t), "s")
 	l, err := net.Listen("unix", path)

@@ -22,6 +22,7 @@ import (
 // and one of the latest state have a version at least as great, and further pages of a list are of its first page's version.
 // It observes API-86 of docs/requirements.md.
 func TestListMeanings(t *testing.T) {
+	t.Parallel()
 	rig := tunneltest.NewRig(t, server.Config{ServerID: "one"})
 	join := func(id string) { rig.StartAgent(agent.Config{AgentID: id}, "") }
 	join("a1")

@@ -22,6 +22,7 @@ import (
 
 // TestPagesOfReplicas: controllers get whole lists, although each page is of another replica, whichever of them is older.
 func TestPagesOfReplicas(t *testing.T) {
+	t.Parallel()
 	const total = 4
 	rig := tunneltest.NewRig(t, server.Config{ServerID: "one"})
 	target := tunneltest.Target(t, tunneltest.Echo)

@@ -15,6 +15,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/state"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunneltest"
 )
@@ -41,6 +42,8 @@ func (n busy) Connections(after int64, limit int) state.Connections {
 // TestRoom: while clients do not read their large lists, others are to try again later. When those clients have gone, they
 // get their lists.
 func TestRoom(t *testing.T) {
+	t.Parallel()
+	testutil.Limit(t, 3*time.Minute) // it writes tables of 60,000 rows
 	path := filepath.Join(tunneltest.ShortDir(t), "s")
 	l, err := net.Listen("unix", path)
 	if err != nil {

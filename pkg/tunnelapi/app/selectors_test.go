@@ -59,6 +59,7 @@ func newCarrying(t *testing.T) *carrying {
 
 // TestSelectors: lists of connections and agents have what their selectors match, and nothing else, by field and by label.
 func TestSelectors(t *testing.T) {
+	t.Parallel()
 	c := newCarrying(t)
 	both := func(label, field string) metav1.ListOptions {
 		return metav1.ListOptions{LabelSelector: label, FieldSelector: field}
@@ -106,6 +107,7 @@ func TestSelectors(t *testing.T) {
 
 // TestWatchSelectors: a watch with a selector has the events of what matches, and none of another agent that changes first.
 func TestWatchSelectors(t *testing.T) {
+	t.Parallel()
 	c := newCarrying(t)
 	limit := int64(120)
 	label, err := c.agents.Watch(t.Context(), metav1.ListOptions{LabelSelector: "tunnel.fairlead.dev/node=node-2", TimeoutSeconds: &limit})
@@ -144,6 +146,7 @@ func TestWatchSelectors(t *testing.T) {
 // TestLiveFields: objects have what real servers count of real agents: connections, dials, failures, bytes, and that an agent
 // drains.
 func TestLiveFields(t *testing.T) {
+	t.Parallel()
 	c := newCarrying(t)
 	ctx, cancel := context.WithTimeout(t.Context(), tunneltest.Patience)
 	defer cancel()

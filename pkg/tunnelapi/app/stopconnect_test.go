@@ -105,10 +105,11 @@ func echoes(t *testing.T, c *wsconn.Conn) {
 
 // TestStopConnects: after SIGTERM the server opens connections through agents for as long as it is an endpoint. Then open ones have their time to end.
 func TestStopConnects(t *testing.T) {
+	t.Parallel()
 	rig := tunneltest.NewRig(t, server.Config{ServerID: "one"})
 	rig.StartAgent(agent.Config{AgentID: "a1"}, "")
 	o, ip := NewOptions(), machineIP(t)
-	o.ShutdownDelay, o.ServeConnect, o.ConnectDrain, o.Kubeconfig = 10*time.Second, true, 2*time.Second, clusterOfOne(t, ip)
+	o.ShutdownDelay, o.ServeConnect, o.ConnectDrain, o.Kubeconfig = 8*time.Second, true, 2*time.Second, clusterOfOne(t, ip)
 	o.Authentication.SkipInClusterLookup = true
 	ctx, terminate := context.WithCancel(context.Background())
 	defer terminate()

@@ -48,6 +48,7 @@ func (discard) Remove(string) error              { return nil }
 // TestConnect: a connection goes through the agent that it names, at any of the servers that have a link to it. A server that
 // does not answer, or has lost the link, is passed over; a destination that refuses is not asked again.
 func TestConnect(t *testing.T) {
+	t.Parallel()
 	one, two := tunneltest.NewRig(t, server.Config{ServerID: "one"}), tunneltest.NewRig(t, server.Config{ServerID: "two"})
 	for _, r := range []*tunneltest.Rig{one, two} {
 		r.StartAgent(agent.Config{AgentID: "other"}, "")
@@ -116,6 +117,7 @@ func TestConnect(t *testing.T) {
 // TestConnectBesideFullServer: a server that is full, or cannot review the token now, is passed over. If no other is left, its
 // answer is the error.
 func TestConnectBesideFullServer(t *testing.T) {
+	t.Parallel()
 	r := tunneltest.NewRig(t, server.Config{ServerID: "one"})
 	r.StartAgent(agent.Config{AgentID: "a1"}, "")
 	good, _ := showState(t, r)

@@ -68,7 +68,7 @@ func TestListsLeaveRoom(t *testing.T) {
 			if _, err := asker.State(t.Context()); err != nil {
 				t.Fatalf("beside %d requests: %v", waiting.Load(), err)
 			}
-			time.Sleep(50 * time.Millisecond)
+			time.Sleep(50 * time.Millisecond) // no more requests may begin
 		}
 		if n := waiting.Load(); n != collect.MaxScans+1 {
 			t.Errorf("%d requests at a time", n)
@@ -79,6 +79,7 @@ func TestListsLeaveRoom(t *testing.T) {
 // TestOneConnection: a connection is asked of the server that its name is of. A name of no server is unknown only if all are
 // known.
 func TestOneConnection(t *testing.T) {
+	t.Parallel()
 	const limit = 2 * time.Second
 	one, other := tunneltest.NewRig(t, server.Config{ServerID: "one"}), tunneltest.NewRig(t, server.Config{ServerID: "two"})
 	one.StartAgent(agent.Config{AgentID: "a1"}, "")

@@ -3,6 +3,7 @@
 package connect
 
 import (
+	"fmt"
 	"net"
 	"net/http"
 	"net/url"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/gorilla/websocket"
 
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/internal/wsconn"
 )
 
@@ -52,15 +54,16 @@ func TestBrokenClientLeaves(t *testing.T) {
 			if err := send(ws); err != nil {
 				t.Fatal(err)
 			}
-			for end := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
+			testutil.Eventually(t, patience, func() error {
 				_, s := w.dial("alice", "svc.web.svc", 80)
-				if s == nil {
-					return
+				if s != nil && s.Code != http.StatusTooManyRequests {
+					t.Fatalf("%+v", s)
 				}
-				if s.Code != http.StatusTooManyRequests || time.Now().After(end) {
-					t.Fatalf("the place is not free: %+v", s)
+				if s != nil {
+					return fmt.Errorf("the place is not free: %+v", s)
 				}
-			}
+				return nil
+			})
 		})
 	}
 }

@@ -17,8 +17,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
-	"k8s.io/component-base/metrics/testutil"
+	metricstest "k8s.io/component-base/metrics/testutil"
 
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/apis/tunnel/v1alpha1"
 	"github.com/fairlead-dev/fairlead/pkg/gateway"
 	"github.com/fairlead-dev/fairlead/pkg/internal/wsconn"
@@ -30,6 +31,7 @@ var allRights = []string{"create tunnelagents/portforward  a1", "connect destina
 
 // TestHalfClose: bytes pass in both directions, and the end of one arrives alone.
 func TestHalfClose(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(c net.Conn) {
 		got, err := io.ReadAll(c)
 		_, _ = fmt.Fprintf(c, "%d %v", len(got), err)
@@ -48,6 +50,7 @@ func TestHalfClose(t *testing.T) {
 
 // TestResets: a reset of the destination arrives as a reset, after what was sent before it, and that of the client too.
 func TestResets(t *testing.T) {
+	t.Parallel()
 	sawReset := make(chan error, 1)
 	w := newWorld(t, func(c net.Conn) {
 		kind := make([]byte, 1)
@@ -83,6 +86,7 @@ func TestResets(t *testing.T) {
 
 // TestRefusals: each request that may not open a connection has its status and reason, and none reaches the destination.
 func TestRefusals(t *testing.T) {
+	t.Parallel()
 	reached := make(chan struct{}, 100)
 	w := newWorld(t, func(net.Conn) { reached <- struct{}{} }, nil, "create tunnelagents/portforward  a1", "connect destinations/services web svc:81",
 		"connect destinations/services web none", "connect destinations/addresses  192.0.2.7")
@@ -130,6 +134,7 @@ func TestRefusals(t *testing.T) {
 
 // TestNotWebSocket: requests of other clients are refused before anything is resolved or dialed.
 func TestNotWebSocket(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, echo, func(c *Config) { c.Resolver = nil }, allRights...)
 	for name, header := range map[string]http.Header{
 		"plain":          {},
@@ -159,6 +164,7 @@ func TestNotWebSocket(t *testing.T) {
 // TestLimits: connections above the limits of a user and of the server are refused, and a connection that has ended makes
 // room.
 func TestLimits(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, echo, func(c *Config) { c.MaxConnections, c.MaxPerUser = 3, 2 }, allRights...)
 	dial := func(user string) (*wsconn.Conn, bool) {
 		c, s := w.dial(user, "svc.web.svc", 80)
@@ -176,18 +182,17 @@ func TestLimits(t *testing.T) {
 		t.Fatalf("connections: %v", got)
 	}
 	_ = first.Close()
-	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
-		if _, ok := dial("bob"); ok {
-			break
+	testutil.Eventually(t, patience, func() error {
+		if _, ok := dial("bob"); !ok {
+			return errors.New("a connection that has ended makes no room")
 		}
-		if time.Now().After(end) {
-			t.Fatal("a connection that has ended makes no room")
-		}
-	}
+		return nil
+	})
 }
 
 // TestChecksAreBounded: requests whose rights are being asked for have a limit, and take no places of connections.
 func TestChecksAreBounded(t *testing.T) {
+	t.Parallel()
 	begun, end := make(chan struct{}), make(chan struct{})
 	w := newWorld(t, echo, func(c *Config) {
 		c.MaxPerUser, c.Create = 1, authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
@@ -220,7 +225,7 @@ func TestChecksAreBounded(t *testing.T) {
 func TestRefusedIsCounted(t *testing.T) {
 	w := newWorld(t, echo, nil)
 	count := func() float64 {
-		n, err := testutil.GetCounterMetricValue(connections.WithLabelValues("unknown", string(gateway.ReasonNotFound)))
+		n, err := metricstest.GetCounterMetricValue(connections.WithLabelValues("unknown", string(gateway.ReasonNotFound)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -235,6 +240,7 @@ func TestRefusedIsCounted(t *testing.T) {
 
 // TestBoundedMemory: a client that reads nothing stops the destination, which gets rid of no more than buffers hold.
 func TestBoundedMemory(t *testing.T) {
+	t.Parallel()
 	sent := make(chan int64, 1)
 	w := newWorld(t, func(c net.Conn) {
 		_ = c.SetWriteDeadline(time.Now().Add(2 * time.Second))
@@ -257,6 +263,7 @@ func TestBoundedMemory(t *testing.T) {
 
 // TestIdle: a connection without bytes ends after its time, and one with bytes does not.
 func TestIdle(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, echo, func(c *Config) { c.PingInterval, c.IdleTimeout = 20*time.Millisecond, 3*time.Second }, allRights...)
 	busy, idle := w.must(), w.must()
 	ended := make(chan error, 1)
@@ -264,7 +271,7 @@ func TestIdle(t *testing.T) {
 		_, err := idle.Read(make([]byte, 1))
 		ended <- err
 	}()
-	for begin := time.Now(); time.Since(begin) < 7*time.Second; time.Sleep(50 * time.Millisecond) {
+	for begin := time.Now(); time.Since(begin) < 7*time.Second; time.Sleep(50 * time.Millisecond) { // twice the time after which it would end
 		if _, err := busy.Write([]byte("x")); err != nil {
 			t.Fatal(err)
 		}
@@ -284,6 +291,7 @@ func TestIdle(t *testing.T) {
 
 // TestIdleReader: a connection whose client reads nothing ends after its time, though a write to it does not return.
 func TestIdleReader(t *testing.T) {
+	t.Parallel()
 	ended := make(chan struct{})
 	w := newWorld(t, func(c net.Conn) {
 		for block := make([]byte, 1<<20); ; {
@@ -303,6 +311,7 @@ func TestIdleReader(t *testing.T) {
 
 // TestDrain: a server that stops takes no new connections, lets open ones end, and resets those that do not.
 func TestDrain(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, echo, nil, allRights...)
 	ending, staying := w.must(), w.must()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -311,14 +320,12 @@ func TestDrain(t *testing.T) {
 		w.h.Drain(ctx)
 		close(done)
 	}()
-	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
-		if _, s := w.dial("alice", "svc.web.svc", 80); s != nil && s.Code == http.StatusServiceUnavailable {
-			break
+	testutil.Eventually(t, patience, func() error {
+		if _, s := w.dial("alice", "svc.web.svc", 80); s == nil || s.Code != http.StatusServiceUnavailable {
+			return errors.New("a server that stops takes connections")
 		}
-		if time.Now().After(end) {
-			t.Fatal("a server that stops takes connections")
-		}
-	}
+		return nil
+	})
 	if _, err := ending.Write([]byte("last words")); err != nil {
 		t.Fatal(err)
 	}

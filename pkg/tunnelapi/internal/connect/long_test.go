@@ -3,17 +3,18 @@
 package connect
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/klog/v2"
 
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/apis/tunnel/v1alpha1"
 	"github.com/fairlead-dev/fairlead/pkg/internal/logtest"
 )
@@ -45,16 +46,18 @@ func TestLongNames(t *testing.T) {
 	agent := strings.Repeat("z", 8000)
 	ctx := request.WithUser(t.Context(), &user.DefaultInfo{Name: who})
 	w.h.Refused(ctx, agent, &v1alpha1.TunnelAgentConnectOptions{Host: agent, Port: 80}, apierrors.NewNotFound(v1alpha1.Resource("tunnelagents"), agent))
-	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) { // a line may follow the answer
+	testutil.Eventually(t, patience, func() error { // a line may follow the answer
 		mu.Lock()
-		if len(lines) == 5 || time.Now().After(end) {
-			break
+		defer mu.Unlock()
+		if len(lines) < 5 {
+			return fmt.Errorf("%d of 5 lines", len(lines))
 		}
-		mu.Unlock()
-	}
+		return nil
+	})
+	mu.Lock()
 	defer mu.Unlock()
 	if len(lines) != 5 {
-		t.Fatalf("%d lines", len(lines))
+		t.Errorf("%d lines, want 5", len(lines))
 	}
 	for _, line := range lines {
 		if len(line) > 4*512 {
