@@ -6,6 +6,7 @@ package plugintest
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"testing"
@@ -32,6 +33,8 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
 	testframework "k8s.io/kubernetes/pkg/scheduler/testing/framework"
+
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 )
 
 // Profile is the schedulerName of the plugin under test.
@@ -209,11 +212,10 @@ func (c *Cluster) Filter(t *testing.T, pod *corev1.Pod) (map[string]string, fwk.
 // Eventually waits until something holds, for ten seconds at least.
 func Eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	for range 1000 {
-		if is() {
-			return
+	testutil.Eventually(t, time.Minute, func() error {
+		if !is() {
+			return errors.New("waited in vain for " + what)
 		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Fatalf("waited in vain for %s", what)
+		return nil
+	})
 }
