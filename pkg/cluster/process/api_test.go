@@ -13,6 +13,7 @@ import (
 )
 
 func TestSocketAPI(t *testing.T) {
+	t.Parallel()
 	s, _ := supervise(t, shell(t, "a", "exec sleep 60"))
 	pid := eventually(t, s, "a", "ready", ready).PID
 	socket := filepath.Join(t.TempDir(), "s")
@@ -57,6 +58,7 @@ func TestSocketAPI(t *testing.T) {
 
 // A supervisor that is killed closes its socket a moment after its connections: it is not running.
 func TestEndingSupervisor(t *testing.T) {
+	t.Parallel()
 	socket := filepath.Join(t.TempDir(), "s")
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", socket)
 	if err != nil {
@@ -84,6 +86,7 @@ func TestEndingSupervisor(t *testing.T) {
 // The client that requests the shutdown gets an answer, however soon the server
 // ends.
 func TestShutdownIsAnswered(t *testing.T) {
+	t.Parallel()
 	s, _ := supervise(t)
 	socket := filepath.Join(t.TempDir(), "s")
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", socket)
@@ -109,9 +112,7 @@ func TestShutdownIsAnswered(t *testing.T) {
 // A supervisor that is alive and does not answer must not hang its callers for
 // ever.
 func TestHangingSupervisor(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes the time limit of a request")
-	}
+	t.Parallel()
 	socket := filepath.Join(t.TempDir(), "s")
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", socket)
 	if err != nil {

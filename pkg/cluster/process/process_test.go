@@ -4,6 +4,8 @@ package process
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -14,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 )
 
 // shell is a program that runs a script.
@@ -46,22 +50,20 @@ func supervise(t *testing.T, specs ...Spec) (*Supervisor, func()) {
 // eventually waits for a status of a program.
 func eventually(t *testing.T, s *Supervisor, name, what string, ok func(Status) bool) Status {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
-	for {
-		var status Status
+	var status Status
+	testutil.Eventually(t, time.Minute, func() error {
+		status = Status{}
 		for _, st := range s.Status() {
 			if st.Name == name {
 				status = st
 			}
 		}
-		if ok(status) {
-			return status
+		if !ok(status) {
+			return fmt.Errorf("%s never was %s: %+v", name, what, status)
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s never was %s: %+v", name, what, status)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
+		return nil
+	})
+	return status
 }
 
 func ready(s Status) bool { return s.Ready }
@@ -69,11 +71,12 @@ func ready(s Status) bool { return s.Ready }
 // until waits until something holds.
 func until(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !holds(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain for %s", what)
+	testutil.Eventually(t, time.Minute, func() error {
+		if !holds() {
+			return errors.New("waited in vain for " + what)
 		}
-	}
+		return nil
+	})
 }
 
 // made says whether a script has made a file, as it does when its traps are set.
@@ -84,6 +87,7 @@ func made(file string) func() bool {
 func alive(pid int) bool { return syscall.Kill(pid, 0) == nil }
 
 func TestRestartsWhatDies(t *testing.T) {
+	t.Parallel()
 	s, _ := supervise(t, shell(t, "a", "exec sleep 60"))
 	first := eventually(t, s, "a", "ready", ready)
 	if err := s.Kill("a"); err != nil {
@@ -96,6 +100,7 @@ func TestRestartsWhatDies(t *testing.T) {
 }
 
 func TestBacksOffLongerEachTime(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	starts := filepath.Join(dir, "starts")
 	s, _ := supervise(t, shell(t, "a", "echo x >>"+starts+"; exit 3"))
@@ -112,6 +117,7 @@ func TestBacksOffLongerEachTime(t *testing.T) {
 }
 
 func TestReportsProgramThatCannotStart(t *testing.T) {
+	t.Parallel()
 	spec := shell(t, "a", "")
 	spec.Path = filepath.Join(t.TempDir(), "missing")
 	s, _ := supervise(t, spec)
@@ -122,6 +128,7 @@ func TestReportsProgramThatCannotStart(t *testing.T) {
 }
 
 func TestWaitsForDependencyAndFile(t *testing.T) {
+	t.Parallel()
 	var healthy atomic.Bool
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if !healthy.Load() {
@@ -151,6 +158,7 @@ func TestWaitsForDependencyAndFile(t *testing.T) {
 }
 
 func TestStopsDependentsFirst(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	order := filepath.Join(dir, "order")
 	script := func(name string) string {
@@ -174,6 +182,7 @@ func TestStopsDependentsFirst(t *testing.T) {
 }
 
 func TestKillsWhatIgnoresSIGTERM(t *testing.T) {
+	t.Parallel()
 	trapped := filepath.Join(t.TempDir(), "trapped")
 	spec := shell(t, "a", "trap '' TERM; : >"+trapped+"; while :; do sleep 0.05; done")
 	spec.StopTimeout = 300 * time.Millisecond
@@ -197,12 +206,13 @@ func TestKillsWhatIgnoresSIGTERM(t *testing.T) {
 }
 
 func TestStopsWhileBackingOffAndWaiting(t *testing.T) {
+	t.Parallel()
 	failing := shell(t, "failing", "exit 1")
 	waiting := shell(t, "waiting", "exec sleep 60")
 	waiting.NeedsFiles = []string{filepath.Join(t.TempDir(), "never")}
 	s, _ := supervise(t, failing, waiting)
 	eventually(t, s, "failing", "backing off", func(st Status) bool { return st.Restarts >= 2 })
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for _, name := range []string{"failing", "waiting"} {
 		if err := s.Stop(ctx, name); err != nil {
@@ -212,6 +222,7 @@ func TestStopsWhileBackingOffAndWaiting(t *testing.T) {
 }
 
 func TestMarkedProcessesAreFoundAndKilled(t *testing.T) {
+	t.Parallel()
 	mark := t.TempDir()
 	trapped := filepath.Join(t.TempDir(), "trapped")
 	spec := shell(t, "a", "trap '' TERM; sleep 60 & : >"+trapped+"; while :; do sleep 0.05; done")
@@ -245,6 +256,7 @@ func TestMarkedProcessesAreFoundAndKilled(t *testing.T) {
 }
 
 func TestValidate(t *testing.T) {
+	t.Parallel()
 	ok := func(name string, after ...string) Spec {
 		return Spec{Name: name, Path: "/bin/true", LogFile: "/tmp/" + name, After: after}
 	}
@@ -274,6 +286,7 @@ func TestValidate(t *testing.T) {
 // The supervisor is killed together with its children: no process of a cluster
 // may live on unobserved.
 func TestChildrenDieWithTheirSupervisor(t *testing.T) {
+	t.Parallel()
 	if dir := os.Getenv("SUPERVISE_IN"); dir != "" {
 		spec := Spec{Name: "a", Path: "/bin/sh", Args: []string{"-c", "echo $$ >" + dir + "/pid; exec sleep 60"}, LogFile: dir + "/log"}
 		s, err := New(dir, []Spec{spec})
@@ -290,25 +303,17 @@ func TestChildrenDieWithTheirSupervisor(t *testing.T) {
 		t.Fatal(err)
 	}
 	var child int
-	for range 200 {
+	until(t, "the child's PID", func() bool {
 		data, _ := os.ReadFile(filepath.Join(dir, "pid"))
-		if child, _ = strconv.Atoi(strings.TrimSpace(string(data))); child != 0 {
-			break
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
-	if child == 0 || !alive(child) {
+		child, _ = strconv.Atoi(strings.TrimSpace(string(data)))
+		return child != 0
+	})
+	if !alive(child) {
 		t.Fatalf("child %d does not run", child)
 	}
 	if err := parent.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	_, _ = parent.Wait()
-	for range 100 {
-		if found, _ := FindMarked(dir); len(found) == 0 {
-			return
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	t.Errorf("child %d outlived its supervisor", child)
+	until(t, "the end of the supervisor's child", func() bool { found, _ := FindMarked(dir); return len(found) == 0 })
 }

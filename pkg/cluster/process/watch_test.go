@@ -12,14 +12,11 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 )
 
 // A program that stops answering is no longer ready, although it still runs.
 func TestReadinessIsWatched(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes several intervals of watching")
-	}
+	t.Parallel()
 	var sick atomic.Bool
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if sick.Load() {
@@ -41,6 +38,7 @@ func TestReadinessIsWatched(t *testing.T) {
 }
 
 func TestTCPProbe(t *testing.T) {
+	t.Parallel()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -57,6 +55,7 @@ func TestTCPProbe(t *testing.T) {
 
 // The processes that a program started are killed with it.
 func TestGrandchildrenEndWithTheProgram(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	s, _ := supervise(t, shell(t, "a", "sleep 60 & echo $! >"+dir+"/pid; exec sleep 60"))
 	eventually(t, s, "a", "ready", ready)
@@ -72,17 +71,15 @@ func TestGrandchildrenEndWithTheProgram(t *testing.T) {
 	if err := s.Stop(t.Context(), "a"); err != nil {
 		t.Fatal(err)
 	}
-	for range 1000 {
-		if data, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(child), "stat")); err != nil || strings.Contains(string(data), ") Z ") {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Errorf("child %d outlived its parent", child)
+	until(t, "the end of the child", func() bool {
+		data, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(child), "stat"))
+		return err != nil || strings.Contains(string(data), ") Z ")
+	})
 }
 
 // A Stop right after a Start must not be answered with the earlier state.
 func TestStopRightAfterStart(t *testing.T) {
+	t.Parallel()
 	s, _ := supervise(t, shell(t, "a", "exec sleep 60"))
 	eventually(t, s, "a", "ready", ready)
 	for range 30 {
