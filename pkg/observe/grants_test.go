@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
@@ -30,21 +31,33 @@ func createRoles(t *testing.T, client kubernetes.Interface, objects []component.
 	t.Helper()
 	for _, object := range objects {
 		var err error
+		var remove func(context.Context, string, metav1.DeleteOptions) error
 		if ns := object.GetNamespace(); ns != "" && ns != metav1.NamespaceSystem {
 			_, _ = client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}, metav1.CreateOptions{})
 		}
 		switch o := object.(type) {
 		case *rbacv1.ClusterRole:
 			_, err = client.RbacV1().ClusterRoles().Create(t.Context(), o, metav1.CreateOptions{})
+			remove = client.RbacV1().ClusterRoles().Delete
 		case *rbacv1.ClusterRoleBinding:
 			_, err = client.RbacV1().ClusterRoleBindings().Create(t.Context(), o, metav1.CreateOptions{})
+			remove = client.RbacV1().ClusterRoleBindings().Delete
 		case *rbacv1.Role:
 			_, err = client.RbacV1().Roles(o.Namespace).Create(t.Context(), o, metav1.CreateOptions{})
+			remove = client.RbacV1().Roles(o.Namespace).Delete
 		case *rbacv1.RoleBinding:
 			_, err = client.RbacV1().RoleBindings(o.Namespace).Create(t.Context(), o, metav1.CreateOptions{})
+			remove = client.RbacV1().RoleBindings(o.Namespace).Delete
 		}
 		if err != nil {
 			t.Fatal(err)
+		}
+		if remove != nil {
+			t.Cleanup(func() {
+				if err := remove(context.WithoutCancel(t.Context()), object.GetName(), metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+					t.Error(err)
+				}
+			})
 		}
 	}
 }
@@ -71,7 +84,7 @@ func programsOfBundle(c *collector, namespace string) []Program {
 // TestRightsOfBundle: a real API server is asked for the rights of all programs of a bundle, and refuses none that the bundle grants. Of a server
 // with an account of its own, to which no role is bound, it refuses all; and without the agents' and the operator's bindings, exactly theirs.
 func TestRightsOfBundle(t *testing.T) {
-	cp := daemontest.StartControlPlane(t)
+	cp := daemontest.SharedControlPlane(t)
 	c := collectorOf(t, "")
 	c.client = cp.Client
 	b := v1alpha1.New()

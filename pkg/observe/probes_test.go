@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -133,7 +134,9 @@ func TestKubelets(t *testing.T) {
 }
 
 // TestStuckSource proves that a source that does not end with its context delays no round, and changes nothing later.
-func TestStuckSource(t *testing.T) {
+func TestStuckSource(t *testing.T) { synctest.Test(t, testStuckSource) }
+
+func testStuckSource(t *testing.T) {
 	c := collectorOf(t, "http://127.0.0.1:1")
 	c.Limit = 50 * time.Millisecond
 	end := make(chan struct{})
@@ -143,7 +146,7 @@ func TestStuckSource(t *testing.T) {
 		t.Errorf("got %+v", fact)
 	}
 	close(end)
-	time.Sleep(10 * time.Millisecond)
+	synctest.Wait()
 	if fact.Value != 0 {
 		t.Errorf("later: %+v", fact)
 	}
@@ -183,14 +186,16 @@ func TestManyKubelets(t *testing.T) {
 }
 
 // TestRead proves that each source notes when it was read, not when the slowest one of its round or of a later round was.
-func TestRead(t *testing.T) {
+func TestRead(t *testing.T) { synctest.Test(t, testRead) }
+
+func testRead(t *testing.T) {
 	c := collectorOf(t, "http://127.0.0.1:1")
 	c.Limit = time.Minute
 	var quick, slow Fact[int]
 	returned := make(chan struct{})
 	value := func(context.Context) (int, error) { close(returned); return 1, nil }
 	c.round(t.Context(), into(&quick, value), into(&slow, func(context.Context) (int, error) { <-returned; time.Sleep(time.Second); return 2, nil }))
-	if gap := slow.Read.Sub(quick.Read); quick.Read.IsZero() || gap < 50*time.Millisecond {
+	if gap := slow.Read.Sub(quick.Read); quick.Read.IsZero() || gap != time.Second {
 		t.Errorf("read %s apart, the first at %s", gap, quick.Read)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/rbac"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/scheduler"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
@@ -27,7 +28,7 @@ import (
 // TestMissingSchedulerRights: a real API server is asked for the rights of schedulers. It refuses none to a rendered bundle's, and to one with a
 // hand-written role exactly those without which informers of the scheduler do not start.
 func TestMissingSchedulerRights(t *testing.T) {
-	cp := daemontest.StartControlPlane(t)
+	cp := daemontest.SharedControlPlane(t)
 	b := v1alpha1.New()
 	b.Scheduler.Plugins.TunnelReach.Enabled = ptr.To(true)
 	b = b.Defaulted()
@@ -59,13 +60,7 @@ func byHand(t *testing.T, cp *daemontest.ControlPlane, name string) {
 		}
 		role.Rules = append(role.Rules, slices.DeleteFunc(r.Rules, func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, "volumeattachments") })...)
 	}
-	if _, err := cp.Client.RbacV1().ClusterRoles().Create(t.Context(), role, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	binding := rbac.ClusterRoleBinding(name, name, rbac.ServiceAccount(metav1.NamespaceSystem, name))
-	if _, err := cp.Client.RbacV1().ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	createRoles(t, cp.Client, []component.Object{role, rbac.ClusterRoleBinding(name, name, rbac.ServiceAccount(metav1.NamespaceSystem, name))})
 }
 
 // refused asks for the rights of a scheduler with this ServiceAccount, until the API server knows of its roles.
