@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/ptr"
 
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/tunnelapi"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
@@ -23,6 +24,7 @@ import (
 // TestFlowSchemas: a real kube-apiserver puts requests for the tunnel's API into the level of the bundle, those of the
 // API's server into that of the control plane's components, and no others into either.
 func TestFlowSchemas(t *testing.T) {
+	testutil.Full(t, "starts a second control plane")
 	plane := daemontest.StartControlPlane(t)
 	config, err := clientcmd.BuildConfigFromFlags("", plane.Kubeconfig)
 	if err != nil {

@@ -57,7 +57,7 @@ func TestWithoutAgents(t *testing.T) {
 			}}
 			res := runOne(t.Context(), env, checkOf("x", func(ctx context.Context, s *Scope) error {
 				return s.withoutAgents(ctx, []tunnelCall{call})
-			}), Options{Timeout: 5 * time.Second}.withDefaults(), shared{})
+			}), Options{Timeout: 20 * time.Second}.withDefaults(), shared{})
 			wantResult(t, res, tc.wantErr)
 			if (parts.started.Load() > 0) != tc.wantStarted {
 				t.Errorf("agents started %d times", parts.started.Load())

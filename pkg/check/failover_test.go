@@ -93,7 +93,7 @@ func TestSchedulerFailover(t *testing.T) {
 				}
 				return tc.kill
 			}}
-			res := runOne(t.Context(), env, checkOf("x", schedulerFailover), Options{Timeout: cmp.Or(tc.limit, 15*time.Second)}.withDefaults(), shared{})
+			res := runOne(t.Context(), env, checkOf("x", schedulerFailover), Options{Timeout: cmp.Or(tc.limit, 45*time.Second)}.withDefaults(), shared{})
 			wantResult(t, res, tc.wantErr)
 			if tc.wantErr == "" && res.Details["takeover"] == "" {
 				t.Errorf("the takeover was not measured: %v", res.Details)

@@ -51,10 +51,11 @@ func TestSharedProbe(t *testing.T) {
 
 // TestSharedProbeThatNeverRuns: each check that needs the pod says why it does not run, and nothing is left.
 func TestSharedProbeThatNeverRuns(t *testing.T) {
+	t.Parallel()
 	api := newStubAPI(t)
 	api.bind = func(*corev1.Pod) (string, string) { return "", "" }
 	fails := func(_ context.Context, _ string, err error) error { return err }
-	report, err := Run(t.Context(), api.env(t), Options{Timeout: 3 * time.Second, Checks: []Check{using("a", fails), using("b", fails)}}, &quiet{})
+	report, err := Run(t.Context(), api.env(t), Options{Timeout: 5 * time.Second, Checks: []Check{using("a", fails), using("b", fails)}}, &quiet{})
 	if err != nil {
 		t.Fatal(err)
 	}

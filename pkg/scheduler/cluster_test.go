@@ -7,11 +7,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
-	"sync"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -33,20 +34,20 @@ func runTests(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	files = dir
+	flag.Parse()
+	if !testing.Short() {
+		if err := daemontest.Build(context.Background(), dir, []string{"github.com/fairlead-dev/fairlead/cmd/fairlead-scheduler"}); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+	}
 	return daemontest.RunShared(m)
 }
 
-var build = sync.OnceValue(func() error {
-	return daemontest.Build(context.Background(), files, []string{"github.com/fairlead-dev/fairlead/cmd/fairlead-scheduler"})
-})
-
-// binary is the path of the program. The first test that needs it builds it.
+// binary is the path of the program, which is not built with -short.
 func binary(t *testing.T) string {
 	t.Helper()
 	testutil.Integration(t, "fairlead-scheduler, which takes seconds to link")
-	if err := build(); err != nil {
-		t.Fatal(err)
-	}
 	return filepath.Join(files, scheduler.Name)
 }
 
@@ -59,6 +60,7 @@ type cluster struct {
 // newCluster returns the shared control plane. At the end of the test, after its processes, all that it has made is removed.
 func newCluster(t *testing.T) cluster {
 	t.Helper()
+	testutil.Limit(t, 3*time.Minute) // the first one starts etcd and kube-apiserver
 	policy := filepath.Join(files, "policy.yaml")
 	if err := os.WriteFile(policy, []byte("apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n"), 0o600); err != nil {
 		t.Fatal(err)

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/ptr"
 
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/bundle"
 	"github.com/fairlead-dev/fairlead/pkg/check"
 	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
@@ -40,6 +41,7 @@ func TestForeignScheduler(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	testutil.Full(t, "compiles and starts kube-scheduler")
 	c := besides{kubeScheduler: daemontest.Components(t, "kube-scheduler")["kube-scheduler"], ControlPlane: daemontest.StartControlPlane(t)}
 	c.want(t, "")
 

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -118,7 +119,7 @@ func TestPlainHasNoEscapes(t *testing.T) {
 
 func TestLiveLineIsErased(t *testing.T) {
 	for color, erased := range map[bool]string{true: "\r\x1b[K", false: "\r" + strings.Repeat(" ", len(" x A title 0 s")) + "\r"} {
-		testLiveLineIsErased(t, color, erased)
+		synctest.Test(t, func(t *testing.T) { testLiveLineIsErased(t, color, erased) })
 	}
 }
 

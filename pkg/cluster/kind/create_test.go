@@ -60,7 +60,7 @@ func TestCreateNodesInterrupted(t *testing.T) {
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("CreateNodes = %v, want that it was canceled", err)
 	}
-	time.Sleep(1200 * time.Millisecond) // longer than a container takes
+	time.Sleep(1200 * time.Millisecond) // no container may come: this is longer than one takes
 	if left, _ := os.ReadDir(nodes); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}

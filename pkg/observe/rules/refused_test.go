@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 	"github.com/fairlead-dev/fairlead/pkg/observe"
 	"github.com/fairlead-dev/fairlead/pkg/observe/rules"
@@ -75,6 +76,7 @@ func keyPEM(t *testing.T, key *ecdsa.PrivateKey) []byte {
 // TestExpiredClientCertificate proves that the check of the client certificate finds it expired where a real kube-apiserver refuses it for that,
 // and that what the API server shows to everybody is judged all the same.
 func TestExpiredClientCertificate(t *testing.T) {
+	testutil.Full(t, "starts a second control plane")
 	ca := newAuthority(t, "clients", time.Now().Add(time.Hour))
 	file := filepath.Join(t.TempDir(), "ca.crt")
 	if err := os.WriteFile(file, []byte(pemOf(ca.cert)), 0o600); err != nil {

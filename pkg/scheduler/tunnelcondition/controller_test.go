@@ -21,7 +21,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/scheduler/pluginargs"
 )
 
-const bound = 20 * time.Second
+const bound = time.Minute
 
 // TestController follows agents that come, get ready, lose readiness and go, on a real API server and with the rights that
 // a bundle renders.
@@ -64,7 +64,7 @@ func TestController(t *testing.T) {
 	agent(t, cp.Client, "second", "a", "konnectivity-agent")
 	setReady(t, cp.Client, "second", corev1.ConditionTrue)
 	remove(t, cp.Client, "agent")
-	time.Sleep(300 * time.Millisecond)
+	time.Sleep(300 * time.Millisecond) // nothing may change
 	want(t, cp.Client, "a", corev1.ConditionTrue, ReasonReady)
 	remove(t, cp.Client, "second")
 	want(t, cp.Client, "a", corev1.ConditionFalse, ReasonNoAgent)
