@@ -8,8 +8,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/fairlead-dev/fairlead/pkg/internal/kubeconfigfile"
 )
 
 const admin = `apiVersion: v1
@@ -109,6 +112,9 @@ func TestKubeconfigThatCannotBeRead(t *testing.T) {
 
 // Several concurrent commands must not lose each other's contexts.
 func TestKubeconfigUnderContention(t *testing.T) {
+	short := kubeconfigfile.LockWait
+	kubeconfigfile.LockWait = time.Minute
+	t.Cleanup(func() { kubeconfigfile.LockWait = short })
 	file := filepath.Join(t.TempDir(), "config")
 	if err := os.WriteFile(file, []byte(foreign), 0o600); err != nil {
 		t.Fatal(err)

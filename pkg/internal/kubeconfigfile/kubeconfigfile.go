@@ -53,8 +53,8 @@ func Unreadable(file string, err error) error {
 	return fmt.Errorf("read kubeconfig %s: %w: correct the file, or choose another one with --kubeconfig or $KUBECONFIG", file, err)
 }
 
-// lockWait is how long to wait for another program's change; kubectl takes milliseconds.
-const lockWait = 5 * time.Second
+// LockWait is how long to wait for another program's change; kubectl takes milliseconds. Tests set it.
+var LockWait = 5 * time.Second
 
 // Lock locks a file under the given name, as kubectl does. If that is a link,
 // it also locks the target's name, for programs that use that name.
@@ -87,7 +87,7 @@ var ErrLocked = errors.New("locked")
 // lockName takes kubectl's lock: a file that must not exist yet.
 func lockName(file string) (unlock func(), err error) {
 	lock := file + ".lock"
-	for deadline := time.Now().Add(lockWait); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(LockWait); ; time.Sleep(20 * time.Millisecond) {
 		f, err := os.OpenFile(lock, os.O_CREATE|os.O_EXCL, 0)
 		if err == nil {
 			_ = f.Close()
