@@ -20,6 +20,7 @@ var shared = struct {
 	running bool
 	owner   *packageOwner
 	planes  map[string]*ControlPlane
+	free    []*plane // of TakeControlPlane
 }{planes: map[string]*ControlPlane{}}
 
 // RunShared runs the tests of a package that calls [SharedControlPlane], and returns the exit code for TestMain.
