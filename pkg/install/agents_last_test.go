@@ -4,6 +4,8 @@ package install_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -17,6 +19,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 	"github.com/fairlead-dev/fairlead/pkg/install"
+	"github.com/fairlead-dev/fairlead/pkg/progress"
 )
 
 // testAgentsLast: agents are deleted after all other workloads are gone, also in a run that finds
@@ -32,9 +35,12 @@ func testAgentsLast(e env) {
 	}
 	hold(`["example.com/other"]`)
 	for run := range 2 {
-		r, err := install.Uninstall(e.t.Context(), e.cfg, install.UninstallOptions{Wait: true, Timeout: 15 * time.Second})
-		if err == nil || !strings.Contains(err.Error(), "Deployment kube-system/my-scheduler is not gone") {
-			e.t.Errorf("run %d: %v", run, err)
+		var r *install.Result
+		if err := e.limited("Deployment kube-system/my-scheduler is not gone", func(limit time.Duration) (err error) {
+			r, err = install.Uninstall(e.t.Context(), e.cfg, install.UninstallOptions{Wait: true, Timeout: limit}.Quick())
+			return err
+		}); err == nil {
+			e.t.Errorf("run %d does not wait for the scheduler", run)
 		}
 		if _, err := deployments.Get(e.t.Context(), "konnectivity-agent", metav1.GetOptions{}); err != nil {
 			e.t.Errorf("run %d: the agents went before the scheduler: %v, %+v", run, err, r.Objects)
@@ -69,11 +75,24 @@ func testUnlisted(e env) {
 	if err := e.client.CoreV1().ConfigMaps("kube-system").Delete(e.t.Context(), install.InventoryName, metav1.DeleteOptions{}); err != nil {
 		e.t.Fatal(err)
 	}
-	if _, err := install.Uninstall(e.t.Context(), e.cfg, install.UninstallOptions{Objects: all, Wait: true, Timeout: 20 * time.Second}); err != nil {
+	if _, err := install.Uninstall(e.t.Context(), e.cfg, install.UninstallOptions{Objects: all, Wait: true, Timeout: time.Minute}.Quick()); err != nil {
 		e.t.Fatal(err)
 	}
 	if diff := cmp.Diff(before, e.names()); diff != "" {
 		e.t.Errorf("the cluster is not as before (-want +got):\n%s", diff)
+	}
+}
+
+// onDetail does something when a run reports a text.
+type onDetail struct {
+	progress.Reporter
+	text string
+	do   func()
+}
+
+func (o onDetail) Detail(format string, a ...any) {
+	if strings.Contains(fmt.Sprintf(format, a...), o.text) {
+		o.do()
 	}
 }
 
@@ -105,8 +124,10 @@ func testPoolPods(e env) {
 
 	create("of-the-bundle", "DaemonSet", map[string]string{"k8s-app": "konnectivity-agent"})
 	e.apply(objects(e.t, nil), install.Options{})
-	_, err := install.Uninstall(e.t.Context(), e.cfg, install.UninstallOptions{Wait: true, Timeout: 15 * time.Second})
-	if err == nil || !strings.Contains(err.Error(), "of-the-bundle") {
-		e.t.Errorf("%v", err)
+	ctx, cancel := context.WithCancel(e.t.Context())
+	defer cancel()
+	waits := onDetail{Reporter: progress.Silent, text: "Pod of-the-bundle", do: cancel}
+	if _, err := install.Uninstall(ctx, e.cfg, install.UninstallOptions{Wait: true, Timeout: time.Minute, Progress: waits}.Quick()); !errors.Is(err, context.Canceled) {
+		e.t.Errorf("uninstall does not wait for the Pod of the bundle's agents: %v", err)
 	}
 }

@@ -52,6 +52,8 @@ type Options struct {
 	Party Party
 	// Progress receives the steps of the run; nil discards them.
 	Progress progress.Reporter
+
+	timing *timing // nil is usual
 }
 
 // DefaultTimeout leaves time for slow machines to pull images and start programs.
@@ -63,6 +65,9 @@ func (o *Options) complete() {
 	}
 	if o.Progress == nil {
 		o.Progress = progress.Silent
+	}
+	if o.timing == nil {
+		o.timing = &usual
 	}
 }
 
@@ -122,7 +127,7 @@ func Apply(ctx context.Context, cfg *rest.Config, objects []component.Object, o 
 	if err != nil {
 		return result, err
 	}
-	c.keep, c.keepOthers = o.Keep, o.KeepOthers
+	c.keep, c.keepOthers, c.timing = o.Keep, o.KeepOthers, *o.timing
 	defer func() { result.Warnings = append(result.Warnings, c.warnings.list()...) }()
 	if o.DryRun {
 		return result, c.dryRun(ctx, manifests, o, result)
@@ -307,7 +312,7 @@ func (c *client) removeAndWait(ctx context.Context, live *unstructured.Unstructu
 	if err := c.remove(ctx, live, false); err != nil && !apierrors.IsNotFound(err) {
 		return err
 	}
-	return wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
+	return wait.PollUntilContextCancel(ctx, c.timing.poll, true, func(ctx context.Context) (bool, error) {
 		_, err := c.get(ctx, RefOf(live))
 		if apierrors.IsNotFound(err) {
 			return true, nil

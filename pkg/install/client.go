@@ -37,6 +37,7 @@ type client struct {
 	warnings *warnings
 	party    Party
 	config   *rest.Config
+	timing   timing
 	keep     []Ref // objects that are not pruned
 	// keepOthers prunes no object.
 	keepOthers bool
@@ -48,7 +49,7 @@ type client struct {
 
 // newClient creates a client. Its first request is API discovery.
 func newClient(cfg *rest.Config, party Party) (*client, error) {
-	c := &client{warnings: &warnings{}, party: party}
+	c := &client{warnings: &warnings{}, party: party, timing: usual}
 	cfg = rest.CopyConfig(cfg)
 	cfg.QPS = -1 // no client-side rate limit: the default is noticeably slow
 	cfg.WarningHandler = c.warnings

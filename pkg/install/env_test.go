@@ -5,8 +5,10 @@ package install_test
 import (
 	"context"
 	"errors"
+	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,6 +21,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/ptr"
 
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/bundle"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
@@ -26,7 +29,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/install"
 )
 
-// env is a real etcd and kube-apiserver.
+// env is a real etcd and kube-apiserver. Its objects go with the test: see daemontest.TakeControlPlane.
 type env struct {
 	t      *testing.T
 	cfg    *rest.Config
@@ -34,60 +37,92 @@ type env struct {
 	dyn    dynamic.Interface
 }
 
-// TestAgainstAPIServer runs all tests that need a real API server against one
-// server; each test begins with nothing installed.
+func TestMain(m *testing.M) { os.Exit(daemontest.RunShared(m)) }
+
+// integration is a test against a real API server. Those with a reason not to be in `make test` run in `make test-all` only.
+type integration struct {
+	test func(env)
+	full string
+}
+
+const (
+	slow    = "takes more than two seconds, and is not part of the main path"
+	variant = "a variant of what the other tests show"
+)
+
+// TestAgainstAPIServer runs all tests that need a real API server. Each of them has one to itself, in which nothing is
+// installed.
 func TestAgainstAPIServer(t *testing.T) {
-	cp := daemontest.StartControlPlane(t)
-	cfg, err := clientcmd.BuildConfigFromFlags("", cp.Kubeconfig)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg.QPS = -1
-	for name, test := range map[string]func(env){
-		"fresh, again, upgrade":        testLifecycle,
-		"dry run changes nothing":      testDryRun,
-		"foreign object":               testForeign,
-		"conflict":                     testConflict,
-		"after kubectl apply":          testAfterKubectl,
-		"killed at every request":      testKilled,
-		"concurrent runs":              testConcurrent,
-		"missing rights":               testRights,
-		"left alone when recreated":    testMadeAnew,
-		"roleRef changes":              testRecreate,
-		"object that is refused":       testRefused,
-		"strict validation":            testStrict,
-		"unknown field":                testUnknownField,
-		"time limit says why":          testTimeout,
-		"inventory that is not ours":   testForeignInventory,
-		"uninstall touches only ours":  testUninstall,
-		"uninstall without inventory":  testUninstallWithoutInventory,
-		"uninstall of nothing":         testUninstallNothing,
-		"agents go last":               testAgentsLast,
-		"uninstall without lists":      testUnlisted,
-		"agents of pools stay":         testPoolPods,
-		"scheduler before assignments": testAssignments,
-		"an APIService is broken":      testBrokenAPIService,
-		"namespaces of others stay":    testNamespaces,
-		"beside the bundle of up":      testParties,
-		"object of two bundles":        testPartiesCollide,
-		"up of an older release":       testPartiesOlder,
-		"agents that are in use":       testInUse,
-		"agents in use from now on":    testInUseNow,
-		"nothing is assigned any more": testUnassigned,
-		"foreign selector":             testForeignSelector,
-		"foreign namespace":            testForeignNamespace,
-		"lock that a killed run holds": testStaleLock,
-		"certificate of the gateway":   testGateway,
-		"APIService of the tunnel":     testRegistration,
-		"CAs are trusted first":        testTrustFirst,
-		"certificates of another run":  testRecompute,
+	testutil.Integration(t, "kube-apiserver")
+	for name, i := range map[string]integration{
+		"fresh, again, upgrade":        {test: testLifecycle},
+		"dry run changes nothing":      {test: testDryRun},
+		"foreign object":               {test: testForeign},
+		"conflict":                     {test: testConflict},
+		"after kubectl apply":          {test: testAfterKubectl, full: slow},
+		"killed before some writes":    {test: func(e env) { testKilled(e, 1, 15) }},
+		"killed before odd writes":     {test: func(e env) { testKilled(e, 1, 2) }, full: slow},
+		"killed before even writes":    {test: func(e env) { testKilled(e, 2, 2) }, full: slow},
+		"concurrent runs":              {test: testConcurrent, full: slow},
+		"missing rights":               {test: testRights},
+		"left alone when recreated":    {test: testMadeAnew, full: variant},
+		"roleRef changes":              {test: testRecreate, full: variant},
+		"object that is refused":       {test: testRefused},
+		"strict validation":            {test: testStrict, full: slow},
+		"unknown field":                {test: testUnknownField},
+		"time limit says why":          {test: testTimeout, full: slow},
+		"inventory that is not ours":   {test: testForeignInventory},
+		"uninstall touches only ours":  {test: testUninstall},
+		"uninstall without inventory":  {test: testUninstallWithoutInventory, full: variant},
+		"uninstall of nothing":         {test: testUninstallNothing},
+		"agents go last":               {test: testAgentsLast, full: slow},
+		"uninstall without lists":      {test: testUnlisted, full: variant},
+		"agents of pools stay":         {test: testPoolPods, full: slow},
+		"scheduler before assignments": {test: testAssignments, full: slow},
+		"an APIService is broken":      {test: testBrokenAPIService, full: slow},
+		"namespaces of others stay":    {test: testNamespaces, full: slow},
+		"beside the bundle of up":      {test: testParties, full: slow},
+		"object of two bundles":        {test: testPartiesCollide, full: slow},
+		"up of an older release":       {test: testPartiesOlder, full: slow},
+		"agents that are in use":       {test: testInUse, full: slow},
+		"agents in use from now on":    {test: testInUseNow, full: slow},
+		"nothing is assigned any more": {test: testUnassigned, full: slow},
+		"foreign selector":             {test: testForeignSelector},
+		"foreign namespace":            {test: testForeignNamespace},
+		"lock that a killed run holds": {test: testStaleLock, full: slow},
+		"certificate of the gateway":   {test: testGateway, full: slow},
+		"APIService of the tunnel":     {test: testRegistration, full: slow},
+		"CAs are trusted first":        {test: testTrustFirst, full: slow},
+		"certificates of another run":  {test: testRecompute},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e := env{t: t, cfg: cfg, client: kubernetes.NewForConfigOrDie(cfg), dyn: dynamic.NewForConfigOrDie(cfg)}
-			e.clean()
-			t.Cleanup(e.clean)
-			test(e)
+			if i.full != "" {
+				testutil.Full(t, i.full)
+			}
+			t.Parallel()
+			cp := daemontest.TakeControlPlane(t)
+			cfg, err := clientcmd.BuildConfigFromFlags("", cp.Kubeconfig)
+			if err != nil {
+				t.Fatal(err)
+			}
+			cfg.QPS = -1
+			i.test(env{t: t, cfg: cfg, client: kubernetes.NewForConfigOrDie(cfg), dyn: dynamic.NewForConfigOrDie(cfg)})
 		})
+	}
+}
+
+// limited calls a run with a time limit that grows until the run ends with an error that the test is about. How long a
+// run takes until it waits depends on the machine.
+func (e env) limited(text string, run func(limit time.Duration) error) error {
+	e.t.Helper()
+	for limit := time.Second; ; limit *= 2 {
+		err := run(limit)
+		if err == nil || strings.Contains(err.Error(), text) {
+			return err
+		}
+		if limit > time.Minute {
+			e.t.Fatalf("after %v: %v, want %q", limit, err, text)
+		}
 	}
 }
 
@@ -107,7 +142,7 @@ func objects(t *testing.T, edit func(*v1alpha1.Bundle)) []component.Object {
 
 func (e env) apply(objects []component.Object, o install.Options) *install.Result {
 	e.t.Helper()
-	result, err := install.Apply(e.t.Context(), e.cfg, objects, o)
+	result, err := install.Apply(e.t.Context(), e.cfg, objects, o.Quick())
 	if err != nil {
 		e.t.Fatal(err)
 	}
@@ -220,7 +255,7 @@ func oldBundle(b *v1alpha1.Bundle) {
 func (e env) blocked(cfg *rest.Config, objects []component.Object) []install.Problem {
 	e.t.Helper()
 	before := e.versions()
-	_, err := install.Apply(e.t.Context(), cfg, objects, install.Options{})
+	_, err := install.Apply(e.t.Context(), cfg, objects, install.Options{}.Quick())
 	var blocked *install.BlockedError
 	if !errors.As(err, &blocked) {
 		e.t.Fatalf("error %v, want a BlockedError", err)

@@ -46,7 +46,7 @@ func testGateway(e env) {
 				objects = append(objects, o)
 			}
 		}
-		if _, err := install.Apply(t.Context(), e.cfg, objects, install.Options{}); err != nil {
+		if _, err := install.Apply(t.Context(), e.cfg, objects, install.Options{}.Quick()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -86,7 +86,7 @@ func testGateway(e env) {
 		t.Errorf("with a certificate of the user's: %d Secrets, %v", len(list.Items), err)
 	}
 	apply(load("gateway: {enabled: true}"), now)
-	if _, err := install.Uninstall(t.Context(), e.cfg, install.UninstallOptions{}); err != nil {
+	if _, err := install.Uninstall(t.Context(), e.cfg, install.UninstallOptions{}.Quick()); err != nil {
 		t.Fatal(err)
 	}
 	list, err = e.client.CoreV1().Secrets("kube-system").List(t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=fairlead-gateway"})

@@ -71,7 +71,7 @@ func testRights(e env) {
 	cfg := rest.CopyConfig(e.cfg)
 	cfg.Impersonate = rest.ImpersonationConfig{UserName: "nobody"}
 	before := e.versions()
-	_, err := install.Apply(e.t.Context(), cfg, objects(e.t, nil), install.Options{})
+	_, err := install.Apply(e.t.Context(), cfg, objects(e.t, nil), install.Options{}.Quick())
 	if !errors.Is(err, install.ErrForbidden) || !strings.Contains(err.Error(), "create leases.coordination.k8s.io in kube-system") ||
 		!strings.Contains(err.Error(), "patch clusterrolebindings.rbac.authorization.k8s.io in the whole cluster") {
 		e.t.Errorf("error %v", err)
@@ -105,7 +105,10 @@ func testRefused(e env) {
 }
 
 func testTimeout(e env) {
-	_, err := install.Apply(e.t.Context(), e.cfg, objects(e.t, nil), install.Options{Wait: true, Timeout: 15 * time.Second})
+	err := e.limited("is not rolled out", func(limit time.Duration) error {
+		_, err := install.Apply(e.t.Context(), e.cfg, objects(e.t, nil), install.Options{Wait: true, Timeout: limit}.Quick())
+		return err
+	})
 	var rollout *install.RolloutError
 	if !errors.As(err, &rollout) || !strings.Contains(err.Error(), "--timeout") || !strings.Contains(err.Error(), "controller") {
 		e.t.Errorf("error %v", err)

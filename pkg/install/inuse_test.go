@@ -111,19 +111,19 @@ func testInUseNow(e env) {
 	before := e.versions()
 	for name, run := range map[string]func() error{
 		"no tunnel": func() error {
-			_, err := install.Apply(e.t.Context(), e.cfg, noTunnel, install.Options{KeepTunnel: true})
+			_, err := install.Apply(e.t.Context(), e.cfg, noTunnel, install.Options{KeepTunnel: true}.Quick())
 			return err
 		},
 		"no tunnel, dry run": func() error {
-			_, err := install.Apply(e.t.Context(), e.cfg, noTunnel, install.Options{KeepTunnel: true, DryRun: true})
+			_, err := install.Apply(e.t.Context(), e.cfg, noTunnel, install.Options{KeepTunnel: true, DryRun: true}.Quick())
 			return err
 		},
 		"no node": func() error {
-			_, err := install.Apply(e.t.Context(), e.cfg, nowhere, install.Options{KeepTunnel: true})
+			_, err := install.Apply(e.t.Context(), e.cfg, nowhere, install.Options{KeepTunnel: true}.Quick())
 			return err
 		},
 		"uninstall": func() error {
-			_, err := install.Uninstall(e.t.Context(), e.cfg, install.UninstallOptions{KeepTunnel: true})
+			_, err := install.Uninstall(e.t.Context(), e.cfg, install.UninstallOptions{KeepTunnel: true}.Quick())
 			return err
 		},
 	} {

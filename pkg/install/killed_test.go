@@ -3,6 +3,7 @@
 package install_test
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
 	"github.com/fairlead-dev/fairlead/pkg/install"
 )
@@ -22,55 +24,45 @@ import (
 // errKilled ends a run as if its process had been killed: no request leaves any more.
 var errKilled = errors.New("killed")
 
-// dying lets n writes through; the last one may or may not reach the API server.
+// dying lets n writes through. Before the next one, it calls kill.
 type dying struct {
-	next    http.RoundTripper
-	left    atomic.Int64
-	arrives bool
+	next http.RoundTripper
+	left atomic.Int64
+	kill func()
 }
 
 func (d *dying) RoundTrip(r *http.Request) (*http.Response, error) {
 	writes := r.Method != http.MethodGet && !strings.Contains(r.URL.RawQuery, "dryRun") && !strings.Contains(r.URL.Path, "selfsubject")
-	if !writes {
-		if d.left.Load() <= 0 {
-			return nil, errKilled
-		}
+	if left := d.left.Load(); left > 0 && !writes || writes && d.left.Add(-1) >= 0 {
 		return d.next.RoundTrip(r)
 	}
-	switch left := d.left.Add(-1); {
-	case left > 0:
-		return d.next.RoundTrip(r)
-	case left == 0 && d.arrives:
-		if resp, err := d.next.RoundTrip(r); err == nil {
-			_ = resp.Body.Close()
-		}
-	}
+	d.kill()
 	return nil, errKilled
 }
 
-// testKilled cuts an upgrade off at each of its writes, before and after it
-// reached the API server, and wants the next run to complete it.
-func testKilled(e env) {
+// testKilled cuts an upgrade off before its writes number first, first+step and so on, and wants the next run to complete it.
+// What the API server has after a write that arrived is what it has before the next write.
+func testKilled(e env, first, step int64) {
+	testutil.Limit(e.t, 10*time.Minute) // some 25 upgrades
 	old, now := objects(e.t, oldBundle), objects(e.t, nil)
-	for _, arrives := range []bool{true, false} {
-		for n := int64(1); ; n++ {
-			e.clean()
-			e.apply(old, install.Options{})
-			d := &dying{arrives: arrives}
-			d.left.Store(n)
-			cfg := rest.CopyConfig(e.cfg)
-			cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { d.next = next; return d })
-			_, err := install.Apply(e.t.Context(), cfg, now, install.Options{Timeout: 15 * time.Second})
-			e.breakLock()
-			e.apply(now, install.Options{})
-			e.wantExactly(now)
-			if err == nil {
-				e.t.Logf("a whole run makes %d writes", n-1)
-				break
-			}
-			if n > 200 {
-				e.t.Fatalf("still fails: %v", err)
-			}
+	for n := first; ; n += step {
+		e.apply(old, install.Options{})
+		ctx, kill := context.WithCancel(e.t.Context())
+		d := &dying{kill: kill}
+		d.left.Store(n - 1)
+		cfg := rest.CopyConfig(e.cfg)
+		cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { d.next = next; return d })
+		_, err := install.Apply(ctx, cfg, now, install.Options{}.Quick())
+		kill()
+		e.breakLock()
+		e.apply(now, install.Options{})
+		e.wantExactly(now)
+		if err == nil {
+			e.t.Logf("a whole run makes less than %d writes", n)
+			break
+		}
+		if n > 200 {
+			e.t.Fatalf("still fails: %v", err)
 		}
 	}
 }
@@ -89,7 +81,7 @@ func testConcurrent(e env) {
 	var wg sync.WaitGroup
 	for i := range 6 {
 		wg.Go(func() {
-			if _, err := install.Apply(e.t.Context(), e.cfg, [][]component.Object{old, now}[i%2], install.Options{}); err != nil {
+			if _, err := install.Apply(e.t.Context(), e.cfg, [][]component.Object{old, now}[i%2], install.Options{}.Quick()); err != nil {
 				e.t.Error(err)
 			}
 		})
@@ -100,18 +92,28 @@ func testConcurrent(e env) {
 	}
 }
 
+// testStaleLock: the lock of a run that was killed is respected for its time, and taken over after that.
 func testStaleLock(e env) {
 	now := metav1.NewMicroTime(time.Now())
 	lease := newLease(install.LockName, "killed", now)
 	if _, err := e.client.CoordinationV1().Leases("kube-system").Create(e.t.Context(), lease, metav1.CreateOptions{}); err != nil {
 		e.t.Fatal(err)
 	}
-	_, err := install.Apply(e.t.Context(), e.cfg, objects(e.t, nil), install.Options{Timeout: 5 * time.Second}) // less than the lock's time
+	run := func(o install.Options) error {
+		_, err := install.Apply(e.t.Context(), e.cfg, objects(e.t, nil), o)
+		return err
+	}
+	err := e.limited(`"killed" holds`, func(limit time.Duration) error { return run(install.Options{Timeout: limit}.WithLock(time.Hour)) })
 	var locked *install.LockedError
-	if !errors.As(err, &locked) || locked.Holder != "killed" || !strings.Contains(err.Error(), `"killed" holds`) {
+	if !errors.As(err, &locked) || locked.Holder != "killed" {
 		e.t.Errorf("error %v", err)
 	}
+	const lock = 5 * time.Second
 	begin := time.Now()
-	e.apply(objects(e.t, nil), install.Options{})
-	e.t.Logf("took the lock after %v", time.Since(begin))
+	if err := run(install.Options{}.WithLock(lock)); err != nil {
+		e.t.Error(err)
+	}
+	if took := time.Since(begin); took < lock {
+		e.t.Errorf("took the lock after %v, want %v at least", took, lock)
+	}
 }

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"os"
 	"sync/atomic"
-	"time"
 
 	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,13 +20,6 @@ import (
 
 // LockName is the Lease in kube-system that one run holds while it changes things.
 const LockName = "fairlead-install"
-
-// After a run was killed, others wait for lockDuration.
-const (
-	lockDuration = 10 * time.Second
-	lockRenew    = 6 * time.Second
-	lockRetry    = 500 * time.Millisecond
-)
 
 // ErrLockLost is returned if another run took the lock because this one could
 // not renew it.
@@ -49,7 +41,7 @@ func (c *client) locked(ctx context.Context, reporter progress.Reporter, run fun
 			LeaseMeta: metav1.ObjectMeta{Name: LockName, Namespace: metav1.NamespaceSystem}, Client: c.kube.CoordinationV1(),
 			LockConfig: resourcelock.ResourceLockConfig{Identity: identity},
 		},
-		LeaseDuration: lockDuration, RenewDeadline: lockRenew, RetryPeriod: lockRetry, ReleaseOnCancel: true, Name: LockName,
+		LeaseDuration: c.timing.lockDuration, RenewDeadline: c.timing.lockRenew, RetryPeriod: c.timing.lockRetry, ReleaseOnCancel: true, Name: LockName,
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(held context.Context) {
 				if state.CompareAndSwap(lockWaiting, lockRunning) {

@@ -69,7 +69,7 @@ func testForeignSelector(e env) {
 		e.t.Fatal(err)
 	}
 	for _, force := range []bool{false, true} {
-		_, err := install.Apply(e.t.Context(), e.cfg, objects(e.t, nil), install.Options{Force: force})
+		_, err := install.Apply(e.t.Context(), e.cfg, objects(e.t, nil), install.Options{Force: force}.Quick())
 		if err == nil || !strings.Contains(err.Error(), "kubectl delete deployment.apps my-scheduler -n kube-system") || strings.Contains(err.Error(), "--force-conflicts") {
 			e.t.Errorf("force %v: %v", force, err)
 		}
@@ -209,7 +209,7 @@ func testForeignInventory(e env) {
 		e.t.Fatal(err)
 	}
 	before := e.versions()
-	if _, err := install.Apply(e.t.Context(), e.cfg, objects(e.t, nil), install.Options{}); !errors.Is(err, install.ErrInventory) {
+	if _, err := install.Apply(e.t.Context(), e.cfg, objects(e.t, nil), install.Options{}.Quick()); !errors.Is(err, install.ErrInventory) {
 		e.t.Errorf("error %v", err)
 	}
 	if diff := cmp.Diff(before, e.versions()); diff != "" {

@@ -64,7 +64,7 @@ func testPartiesCollide(e env) {
 		}
 		for _, force := range []bool{false, true} {
 			before := e.versions()
-			_, err := install.Apply(e.t.Context(), e.cfg, theirs, install.Options{Party: tc.party, Force: force})
+			_, err := install.Apply(e.t.Context(), e.cfg, theirs, install.Options{Party: tc.party, Force: force}.Quick())
 			var blocked *install.BlockedError
 			if !errors.As(err, &blocked) {
 				e.t.Fatalf("party %q, force %v: error %v, want a BlockedError", tc.party, force, err)

@@ -6,7 +6,7 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"time"
+	"testing/synctest"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -53,16 +53,14 @@ func TestRefusedForGood(t *testing.T) {
 				}
 				return true, nil, apierrors.NewForbidden(corev1.Resource("pods"), "x", errors.New(tc.now))
 			})
-			limit := 300 * time.Millisecond
-			if errors.Is(tc.want, errRefused) {
-				limit = 10 * time.Second
-			}
-			ctx, cancel := context.WithTimeoutCause(t.Context(), limit, errTimeout)
-			defer cancel()
-			_, err := (&client{kube: kube}).waitRollout(ctx, Ref{APIVersion: "apps/v1", Kind: "Deployment", Namespace: "kube-system", Name: "x"}, progress.Silent)
-			if !errors.Is(err, tc.want) {
-				t.Errorf("error %v, want %v", err, tc.want)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeoutCause(t.Context(), DefaultTimeout, errTimeout)
+				defer cancel()
+				_, err := (&client{kube: kube, timing: usual}).waitRollout(ctx, Ref{APIVersion: "apps/v1", Kind: "Deployment", Namespace: "kube-system", Name: "x"}, progress.Silent)
+				if !errors.Is(err, tc.want) {
+					t.Errorf("error %v, want %v", err, tc.want)
+				}
+			})
 		})
 	}
 }

@@ -105,7 +105,7 @@ func (c *client) awaitBackend(ctx context.Context, ch change, reporter progress.
 		case <-ctx.Done():
 			return fmt.Errorf("Service %s/%s has no ready endpoint (%w), and without one kube-apiserver would delete no namespace: see `kubectl -n %s describe pods`, and run this again",
 				namespace, name, context.Cause(ctx), namespace)
-		case <-time.After(pollInterval):
+		case <-time.After(c.timing.poll):
 		}
 	}
 }

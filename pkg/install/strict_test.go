@@ -55,7 +55,7 @@ func testStrict(e env) {
 	if _, err := install.Diff(e.t.Context(), strict.cfg, objects(e.t, oldBundle)); err != nil {
 		e.t.Fatal(err)
 	}
-	if _, err := install.Uninstall(e.t.Context(), strict.cfg, install.UninstallOptions{}); err != nil {
+	if _, err := install.Uninstall(e.t.Context(), strict.cfg, install.UninstallOptions{}.Quick()); err != nil {
 		e.t.Fatal(err)
 	}
 	if s.applies[false] == 0 || s.applies[true] == 0 {

@@ -89,7 +89,7 @@ func (a tunnelAPI) replaces(b *v1alpha1.Bundle, now time.Time, secret string) {
 			}
 		}}
 	})
-	if _, err := install.Apply(a.t.Context(), cfg, objects, install.Options{Timeout: time.Minute}); err != nil {
+	if _, err := install.Apply(a.t.Context(), cfg, objects, install.Options{Timeout: time.Minute}.Quick()); err != nil {
 		a.t.Fatal(err)
 	}
 	if writes < 3 || registered != 2 {

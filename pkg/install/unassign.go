@@ -36,14 +36,7 @@ import (
 const (
 	// unassignedAnswers consecutive responses must show an unchanged Pod. Behind a load
 	// balancer, each may come from another API server.
-	unassignedAnswers  = 5
-	unassignedInterval = 100 * time.Millisecond
-	// unassignedLimit bounds the wait if policies of other owners do the same.
-	unassignedLimit = 30 * time.Second
-	// unassignedBlind is the delay instead, for API servers that cannot be queried.
-	unassignedBlind = 3 * time.Second
-	// directTimeout is for an API server that may not be reachable from here.
-	directTimeout = 2 * time.Second
+	unassignedAnswers = 5
 	// maxNamespaces is the number of namespaces to try for one that accepts a Pod.
 	maxNamespaces = 10
 )
@@ -132,7 +125,7 @@ func (c *client) awaitUnassigned(ctx context.Context, changes []change, result *
 			continue
 		}
 		for _, s := range servers {
-			still, err := s.awaitUnassigned(ctx, a, namespace)
+			still, err := s.awaitUnassigned(ctx, c.timing, a, namespace)
 			if errors.Is(err, errNotReached) {
 				blind = true
 				continue
@@ -143,12 +136,12 @@ func (c *client) awaitUnassigned(ctx context.Context, changes []change, result *
 			if still {
 				result.Warnings = append(result.Warnings, fmt.Sprintf(
 					"%s after the deletion of policy %s the API server still gives new Pods in namespace %s to scheduler %q: another policy or webhook does: see `kubectl get mutatingadmissionpolicies,mutatingwebhookconfigurations`",
-					unassignedLimit, a.policy, namespace, a.scheduler))
+					c.timing.unassignedLimit, a.policy, namespace, a.scheduler))
 			}
 		}
 	}
 	if blind {
-		return sleep(ctx, unassignedBlind)
+		return sleep(ctx, c.timing.unassignedBlind)
 	}
 	return nil
 }
@@ -243,7 +236,7 @@ var errNotReached = errors.New("the API server cannot be reached from here")
 
 func (c *client) directServer(address string) (apiServer, error) {
 	cfg := rest.CopyConfig(c.config)
-	cfg.Host, cfg.APIPath, cfg.Timeout = "https://"+address, "", directTimeout
+	cfg.Host, cfg.APIPath, cfg.Timeout = "https://"+address, "", c.timing.direct
 	if cfg.TLSClientConfig.ServerName == "" && !cfg.TLSClientConfig.Insecure {
 		cfg.TLSClientConfig.ServerName = "kubernetes.default.svc"
 	}
@@ -254,8 +247,8 @@ func (c *client) directServer(address string) (apiServer, error) {
 // awaitUnassigned waits until this server no longer assigns the Pod, and returns whether
 // it still does at the limit. The error is errNotReached for a server that cannot be reached
 // from here.
-func (s apiServer) awaitUnassigned(ctx context.Context, a assigned, namespace string) (still bool, err error) {
-	deadline := time.Now().Add(unassignedLimit)
+func (s apiServer) awaitUnassigned(ctx context.Context, t timing, a assigned, namespace string) (still bool, err error) {
+	deadline := time.Now().Add(t.unassignedLimit)
 	for unchanged := 0; unchanged < unassignedAnswers; {
 		s.fresh()
 		name, err := dryRunPod(ctx, s.kube, namespace, a.labels)
@@ -271,7 +264,7 @@ func (s apiServer) awaitUnassigned(ctx context.Context, a assigned, namespace st
 		default:
 			unchanged = 0
 		}
-		if err := sleep(ctx, unassignedInterval); err != nil {
+		if err := sleep(ctx, t.unassigned); err != nil {
 			return false, err
 		}
 	}

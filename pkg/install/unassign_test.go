@@ -15,8 +15,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
-	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 	"github.com/fairlead-dev/fairlead/pkg/install"
 )
 
@@ -45,14 +45,14 @@ func testUnassigned(e env) {
 	})
 	for name, remove := range map[string]func(*rest.Config) (*install.Result, error){
 		"uninstall": func(cfg *rest.Config) (*install.Result, error) {
-			return install.Uninstall(e.t.Context(), cfg, install.UninstallOptions{Timeout: time.Minute})
+			return install.Uninstall(e.t.Context(), cfg, install.UninstallOptions{Timeout: time.Minute}.Quick())
 		},
 		"prune": func(cfg *rest.Config) (*install.Result, error) {
-			return install.Apply(e.t.Context(), cfg, objects(e.t, func(b *v1alpha1.Bundle) { b.Scheduler.Enabled = ptr.To(false) }), install.Options{})
+			return install.Apply(e.t.Context(), cfg, objects(e.t, func(b *v1alpha1.Bundle) { b.Scheduler.Enabled = ptr.To(false) }), install.Options{}.Quick())
 		},
 	} {
 		e.apply(all, install.Options{})
-		daemontest.Eventually(e.t, time.Minute, func() error {
+		testutil.Eventually(e.t, time.Minute, func() error {
 			if got := e.assignedTo(); got != "my-scheduler" {
 				return fmt.Errorf("a Pod is given to %q: the API server does not apply the policy yet", got)
 			}

@@ -39,6 +39,8 @@ type UninstallOptions struct {
 	Objects []component.Object
 	// Progress receives the steps of the run; nil discards them.
 	Progress progress.Reporter
+
+	timing *timing // nil is usual
 }
 
 // Uninstall deletes what Apply has created in the cluster behind cfg: the objects
@@ -52,7 +54,7 @@ type UninstallOptions struct {
 // Its errors are like those of Apply; call it again to complete the work. If
 // nothing is installed, the Result has no objects.
 func Uninstall(ctx context.Context, cfg *rest.Config, o UninstallOptions) (*Result, error) {
-	common := Options{Timeout: o.Timeout, Progress: o.Progress}
+	common := Options{Timeout: o.Timeout, Progress: o.Progress, timing: o.timing}
 	common.complete()
 	o.Timeout, o.Progress = common.Timeout, common.Progress
 	result := &Result{DryRun: o.DryRun}
@@ -60,6 +62,7 @@ func Uninstall(ctx context.Context, cfg *rest.Config, o UninstallOptions) (*Resu
 	if err != nil {
 		return result, err
 	}
+	c.timing = *common.timing
 	defer func() { result.Warnings = append(result.Warnings, c.warnings.list()...) }()
 	ctx, cancel := context.WithTimeoutCause(ctx, o.Timeout, errTimeout)
 	defer cancel()
@@ -261,7 +264,7 @@ func (c *client) waitGone(ctx context.Context, ch change, reporter progress.Repo
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("%s is not gone: %s (%w)\nrun it again to wait on", ch.Ref, left, context.Cause(ctx))
-		case <-time.After(pollInterval):
+		case <-time.After(c.timing.poll):
 		}
 	}
 }

@@ -23,14 +23,14 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
-	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 	"github.com/fairlead-dev/fairlead/pkg/install"
 )
 
 func (e env) uninstall() *install.Result {
 	e.t.Helper()
-	r, err := install.Uninstall(e.t.Context(), e.cfg, install.UninstallOptions{Wait: true, Timeout: 20 * time.Second})
+	r, err := install.Uninstall(e.t.Context(), e.cfg, install.UninstallOptions{Wait: true, Timeout: time.Minute}.Quick())
 	if err != nil {
 		e.t.Fatal(err)
 	}
@@ -69,7 +69,7 @@ func testUninstall(e env) {
 		e.t.Fatal(err)
 	}
 	installed := e.versions()
-	r, err := install.Uninstall(e.t.Context(), e.cfg, install.UninstallOptions{DryRun: true})
+	r, err := install.Uninstall(e.t.Context(), e.cfg, install.UninstallOptions{DryRun: true}.Quick())
 	if err != nil || r.Count(install.Deleted) != len(all)+1 {
 		e.t.Errorf("dry run: %v, %+v", err, r.Objects)
 	}
@@ -148,7 +148,7 @@ func testBrokenAPIService(e env) {
 			e.t.Error(err)
 		}
 	})
-	daemontest.Eventually(e.t, time.Minute, func() error {
+	testutil.Eventually(e.t, time.Minute, func() error {
 		if _, err := e.client.Discovery().ServerPreferredNamespacedResources(); !discovery.IsGroupDiscoveryFailedError(err) {
 			return fmt.Errorf("discovery says %w: the API server does not know the service yet", err)
 		}
@@ -227,7 +227,7 @@ func (e env) bindEdit(user string) {
 	cfg := rest.CopyConfig(e.cfg)
 	cfg.Impersonate.UserName = user
 	// The authorizer sees new bindings only after a moment.
-	daemontest.Eventually(e.t, time.Minute, func() error {
+	testutil.Eventually(e.t, time.Minute, func() error {
 		_, err := kubernetes.NewForConfigOrDie(cfg).CoreV1().ConfigMaps("kube-system").List(ctx, metav1.ListOptions{})
 		if err == nil {
 			_, err = kubernetes.NewForConfigOrDie(cfg).CoordinationV1().Leases("kube-system").Get(ctx, "none", metav1.GetOptions{})

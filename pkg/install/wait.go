@@ -18,9 +18,6 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/progress"
 )
 
-// pollInterval is short enough for users, and needs few requests.
-const pollInterval = time.Second
-
 // RolloutError says which workload is not rolled out, and why.
 type RolloutError struct {
 	Object Ref
@@ -103,7 +100,7 @@ func (c *client) waitRollout(ctx context.Context, r Ref, reporter progress.Repor
 		select {
 		case <-ctx.Done():
 			return "", &RolloutError{Object: r, State: last.state, Causes: causes, Err: context.Cause(ctx)}
-		case <-time.After(pollInterval):
+		case <-time.After(c.timing.poll):
 		}
 	}
 }

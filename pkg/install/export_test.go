@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package install
+
+import "time"
+
+// quick is the timing of tests. The lock keeps its limits, so that a slow machine does not lose it.
+var quick = timing{
+	poll:         20 * time.Millisecond,
+	lockDuration: usual.lockDuration, lockRenew: usual.lockRenew, lockRetry: 50 * time.Millisecond,
+	unassigned: 20 * time.Millisecond, unassignedLimit: usual.unassignedLimit, unassignedBlind: usual.unassignedBlind,
+	direct: usual.direct,
+}
+
+// Quick has a run poll often.
+func (o Options) Quick() Options {
+	o.timing = &quick
+	return o
+}
+
+// WithLock has a run take over a lock that was not renewed for a time.
+func (o Options) WithLock(duration time.Duration) Options {
+	t := quick
+	t.lockDuration, t.lockRenew = duration, duration*3/5
+	o.timing = &t
+	return o
+}
+
+// Quick has a run poll often.
+func (o UninstallOptions) Quick() UninstallOptions {
+	o.timing = &quick
+	return o
+}
