@@ -99,7 +99,7 @@ func TestAgainstAPIServer(t *testing.T) {
 			if i.full != "" {
 				testutil.Full(t, i.full)
 			}
-			t.Parallel()
+			daemontest.Beside(t)
 			cp := daemontest.TakeControlPlane(t)
 			cfg, err := clientcmd.BuildConfigFromFlags("", cp.Kubeconfig)
 			if err != nil {

@@ -21,6 +21,7 @@ import (
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/v1beta1"
 	"github.com/fairlead-dev/fairlead/pkg/bundle"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
@@ -33,6 +34,8 @@ import (
 // TestAdopted: every object that the command has applied, of a bundle with all parts, is byte for byte the same after the
 // operator has looked at a Bundle with the same spec.
 func TestAdopted(t *testing.T) {
+	testutil.Full(t, "byte for byte comparison of a bundle with all parts; TestBundle shows that objects are adopted")
+	daemontest.Beside(t)
 	e := start(t)
 	e.definitions()
 	spec := map[string]any{
@@ -122,6 +125,8 @@ func (e *env) stored(objects []component.Object) map[string]string {
 // TestAdoptedFromKubectl: the operator adopts objects that kubectl has applied from the same bundle, unless it only observes:
 // the inventory lists them, the status has their images, later changes are applied, and they go with the Bundle.
 func TestAdoptedFromKubectl(t *testing.T) {
+	testutil.Full(t, "a variant of TestBundle")
+	daemontest.Beside(t)
 	e := start(t)
 	out, err := bundle.Render(config.New())
 	if err != nil {
@@ -140,7 +145,7 @@ func TestAdoptedFromKubectl(t *testing.T) {
 	if err != nil || listed.Count(install.Deleted) != len(out.Objects) {
 		t.Errorf("the inventory lists %d of %d objects: %v", listed.Count(install.Deleted), len(out.Objects), err)
 	}
-	daemontest.Eventually(t, bound, func() error {
+	testutil.Eventually(t, bound, func() error {
 		b, err := e.bundle()
 		if err != nil {
 			return err

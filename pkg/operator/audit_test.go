@@ -22,6 +22,7 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/v1beta1"
 	operatorbundle "github.com/fairlead-dev/fairlead/pkg/bundle/operator"
 	config "github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
@@ -143,6 +144,8 @@ var declined = map[string]string{
 // TestLeastRights: an operator that does all it can do has, by the API server's audit log, no request refused, and has used all
 // its rights, but for those that Kubernetes wants to see before it lets a user grant them.
 func TestLeastRights(t *testing.T) {
+	testutil.Full(t, "audits all that the operator does; TestInstalled shows that no right is missing")
+	daemontest.Beside(t)
 	dir := t.TempDir()
 	policy, log := filepath.Join(dir, "policy.yaml"), filepath.Join(dir, "audit.log")
 	if err := os.WriteFile(policy, []byte(auditPolicy), 0o600); err != nil {
@@ -306,7 +309,7 @@ func (e *env) renewed() {
 	}
 	e.stop()
 	runWith(e, e.operator, func(o *operator.Options) { o.WebhookNames = append(o.WebhookNames, "localhost") })
-	daemontest.Eventually(e.T, bound, func() error {
+	testutil.Eventually(e.T, bound, func() error {
 		after, err := secrets.Get(e.Context(), operatorbundle.WebhookSecret, metav1.GetOptions{})
 		if err == nil && after.ResourceVersion == before.ResourceVersion {
 			err = errors.New("the certificate is the old one")
@@ -330,7 +333,7 @@ func (e *env) apiServes() {
 	}, metav1.CreateOptions{}); err != nil {
 		e.Fatal(err)
 	}
-	daemontest.Eventually(e.T, bound, func() error {
+	testutil.Eventually(e.T, bound, func() error {
 		if _, err := e.client.Discovery().RESTClient().Get().AbsPath("/apis/apiregistration.k8s.io/v1/apiservices/v1alpha1.tunnel.fairlead.dev").DoRaw(e.Context()); err != nil {
 			return fmt.Errorf("the APIService is not registered: %w", err)
 		}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/v1beta1"
 	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 )
@@ -22,6 +23,8 @@ import (
 // scales the pool, and the operator follows.
 // It observes CRD-185, CRD-186 and CRD-187 of docs/requirements.md.
 func TestAutoscaler(t *testing.T) {
+	testutil.Full(t, "needs kube-controller-manager and kubectl")
+	daemontest.Beside(t)
 	page, err := os.ReadFile("../../docs/api.md")
 	if err != nil {
 		t.Fatal(err)
@@ -43,7 +46,7 @@ func TestAutoscaler(t *testing.T) {
 		"--kubeconfig="+l.Kubeconfig, "--leader-elect=false", "--secure-port=0", "--use-service-account-credentials=false",
 		"--controllers=horizontal-pod-autoscaler-controller", "--horizontal-pod-autoscaler-sync-period=1s")
 	autoscalers := l.client.AutoscalingV2().HorizontalPodAutoscalers("kube-system")
-	daemontest.Eventually(t, bound, func() error { // it has found the agents by the selector; there are no metrics here
+	testutil.Eventually(t, bound, func() error { // it has found the agents by the selector; there are no metrics here
 		hpa, err := autoscalers.Get(t.Context(), "edge", metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -65,7 +68,7 @@ func TestAutoscaler(t *testing.T) {
 		if _, err := autoscalers.Patch(t.Context(), "edge", types.MergePatchType, []byte(step.limits), metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		daemontest.Eventually(t, bound, func() error {
+		testutil.Eventually(t, bound, func() error {
 			pool, err := l.pools.Get(t.Context(), "edge", metav1.GetOptions{})
 			if err != nil {
 				return err

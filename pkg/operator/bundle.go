@@ -27,14 +27,6 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/install"
 )
 
-// How long until the operator looks again, when no event tells it to.
-const (
-	resyncReady    = 5 * time.Minute
-	resyncNotReady = 20 * time.Second
-	// applyTimeout bounds the wait for another run of `fairlead install`.
-	applyTimeout = time.Minute
-)
-
 // Limits of the status, as in its schema.
 const (
 	maxDrift   = 32
@@ -58,6 +50,7 @@ type BundleReconciler struct {
 	certificates *certificates
 	// migration of stored objects; nil if it runs none.
 	migration *migration
+	timing    *timing // nil is usual
 	conflicts conflicts
 }
 
@@ -89,9 +82,9 @@ func (r *BundleReconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.
 	}
 	r.tell(b.Bundle, before.Conditions, b.Status.Conditions)
 	if meta.IsStatusConditionTrue(b.Status.Conditions, v1beta1.BundleReady) {
-		return r.conflicts.ended(resyncReady, failure)
+		return r.conflicts.ended(r.timing.orUsual().resyncReady, failure)
 	}
-	return r.conflicts.ended(resyncNotReady, failure)
+	return r.conflicts.ended(r.timing.orUsual().resyncNotReady, failure)
 }
 
 // observe fills in the status, and applies the bundle if its policy says so. It returns
@@ -185,7 +178,7 @@ func (r *BundleReconciler) apply(ctx context.Context, b *v1beta1.Bundle, wanted 
 	if len(unready) > 0 {
 		asWanted += ", except that an APIService waits for its server: " + unready[0].Name
 	}
-	options := install.Options{Leases: install.LeasesOf(wanted), Timeout: applyTimeout, Keep: unready, KeepTunnel: true, Confirm: confirm}
+	options := install.Options{Leases: install.LeasesOf(wanted), Timeout: r.timing.orUsual().apply, Keep: unready, KeepTunnel: true, Confirm: confirm}
 	if held != "" {
 		var left []install.Ref
 		objects, left = withoutConfiguration(wanted, objects)

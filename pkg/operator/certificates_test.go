@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 )
 
@@ -228,7 +229,9 @@ func TestUnpublishedCA(t *testing.T) {
 
 // TestSecretWatched: a certificate that one replica has made is served by the others in seconds.
 func TestSecretWatched(t *testing.T) {
-	cp := daemontest.StartControlPlane(t)
+	testutil.Full(t, "certificates of two replicas")
+	daemontest.Beside(t)
+	cp := daemontest.TakeControlPlane(t)
 	cfg, err := clientcmd.BuildConfigFromFlags("", cp.Kubeconfig)
 	if err != nil {
 		t.Fatal(err)
@@ -241,7 +244,7 @@ func TestSecretWatched(t *testing.T) {
 	for range 2 {
 		c := &certificates{client: cp.Client, namespace: "kube-system", names: []string{"a.kube-system.svc"}, now: time.Now}
 		replicas = append(replicas, c)
-		k := certificateKeeper(metadata.NewForConfigOrDie(cfg), c, d, nil)
+		k := certificateKeeper(metadata.NewForConfigOrDie(cfg), c, d, nil, usual)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- k.Start(ctx) }()
@@ -262,7 +265,7 @@ func TestSecretWatched(t *testing.T) {
 	}
 	agree := func(before []byte) {
 		t.Helper()
-		daemontest.Eventually(t, time.Minute, func() error {
+		testutil.Eventually(t, time.Minute, func() error {
 			if now := served(); len(now[0]) == 0 || bytes.Equal(now[0], before) || !bytes.Equal(now[0], now[1]) {
 				return errors.New("the replicas serve different certificates, or old ones")
 			}

@@ -17,7 +17,9 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/v1beta1"
+	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 	"github.com/fairlead-dev/fairlead/pkg/install"
 	"github.com/fairlead-dev/fairlead/pkg/operator"
 )
@@ -68,6 +70,8 @@ func (e *env) during(reconciler func(*rest.Config) reconcile.Reconciler, somethi
 // TestPoolOrphanedMeanwhile: agents whose pool is deleted with --cascade=orphan, while the operator waits for the lock, do not get
 // the reference to it back: the garbage collector would delete them.
 func TestPoolOrphanedMeanwhile(t *testing.T) {
+	testutil.Full(t, "a race of TestPoolsApart")
+	daemontest.Beside(t)
 	l := startPools(t, "edge", "other")
 	l.replicas("edge", 5)
 	l.during(func(cfg *rest.Config) reconcile.Reconciler {
@@ -94,6 +98,8 @@ func TestPoolOrphanedMeanwhile(t *testing.T) {
 // TestObserveMeanwhile: a Bundle that the operator is to observe, or another spec of it, while it waits for the lock, stops the run. So
 // does a pool whose Bundle changes.
 func TestObserveMeanwhile(t *testing.T) {
+	testutil.Full(t, "a race of TestBundle")
+	daemontest.Beside(t)
 	l := startPools(t, "edge")
 	bundles := func(cfg *rest.Config) reconcile.Reconciler {
 		return &operator.BundleReconciler{Client: newRacing(t, l.cfg), Config: cfg}
@@ -114,6 +120,8 @@ func TestObserveMeanwhile(t *testing.T) {
 // TestKeptMeanwhile: a Bundle that is being deleted, and whose objects are to stay after all, while the operator waits for the lock,
 // keeps them.
 func TestKeptMeanwhile(t *testing.T) {
+	testutil.Full(t, "a race of TestDelete")
+	daemontest.Beside(t)
 	l := startPools(t, "edge")
 	r := &operator.BundleReconciler{Client: newRacing(t, l.cfg), Config: l.cfg}
 	l.patch(`{"spec": {"deletionPolicy": "Delete"}}`)
@@ -135,6 +143,8 @@ func TestKeptMeanwhile(t *testing.T) {
 
 // TestCertificatesMeanwhile: certificates that `fairlead install` makes while the operator waits for the lock stay.
 func TestCertificatesMeanwhile(t *testing.T) {
+	testutil.Full(t, "a race of TestBundle")
+	daemontest.Beside(t)
 	e := start(t)
 	e.definitions()
 	spec := map[string]any{"gateway": map[string]any{"enabled": true}}

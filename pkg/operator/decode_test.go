@@ -10,9 +10,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/v1beta1"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
 	operatorbundle "github.com/fairlead-dev/fairlead/pkg/bundle/operator"
+	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 	"github.com/fairlead-dev/fairlead/pkg/install"
 )
 
@@ -20,6 +22,8 @@ import (
 // field, whatever the schema let through when it was written, and the other objects of its kind
 // are reconciled.
 func TestUndecodable(t *testing.T) {
+	testutil.Full(t, "objects that no client of the API server can create")
+	daemontest.Beside(t)
 	e := start(t)
 	list, err := operatorbundle.Definitions(operatorbundle.Options{})
 	if err != nil {
@@ -78,6 +82,8 @@ func TestUndecodable(t *testing.T) {
 // TestMisspelledProfile: the schema keeps all fields of the profiles in a Bundle, also those that do not exist. The operator
 // names them, as the commands do with a file, and applies nothing without them.
 func TestMisspelledProfile(t *testing.T) {
+	testutil.Full(t, "a variant of TestInstalled")
+	daemontest.Beside(t)
 	l := startProfiles(t, map[string]any{"scheduler": map[string]any{"profiles": []any{
 		map[string]any{"schedulerName": "good"},
 		map[string]any{"schedulerName": "bad", "pluginConfigs": []any{map[string]any{"name": "NodeResourcesFit"}}},

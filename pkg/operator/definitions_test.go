@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/prometheus/client_golang/prometheus"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -29,9 +28,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/yaml"
 
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/crds"
 	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/v1beta1"
 	operatorbundle "github.com/fairlead-dev/fairlead/pkg/bundle/operator"
@@ -44,6 +43,8 @@ const poolsDefinition = "tunnelpools.fairlead.dev"
 // TestDefinitions: with the rights that are rendered, and no others, the operator keeps the webhook
 // in the definitions, and rewrites objects of old versions.
 func TestDefinitions(t *testing.T) {
+	testutil.Full(t, "takes more than ten seconds, with kubectl")
+	daemontest.Beside(t)
 	hook := ""
 	e, refused := installed(t, func(o *operator.Options) { hook = o.WebhookURL })
 	e.webhookNamed(hook)
@@ -61,6 +62,8 @@ func TestDefinitions(t *testing.T) {
 // objects of the others for as long as that takes, and does its work as soon as the definition is there.
 // It observes VER-68 of docs/requirements.md.
 func TestMissingDefinition(t *testing.T) {
+	testutil.Full(t, "an outage that TestInstalled does not have")
+	daemontest.Beside(t)
 	e, _ := installed(t)
 	if _, err := e.bundles.Create(t.Context(), object("Bundle", "", "default", map[string]any{"managementPolicy": "Observe"}), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -72,7 +75,7 @@ func TestMissingDefinition(t *testing.T) {
 	if err := definitions.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	daemontest.Eventually(t, bound, func() error {
+	testutil.Eventually(t, bound, func() error {
 		if _, err := definitions.Get(t.Context(), name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			return fmt.Errorf("the definition is not gone: %w", err)
 		}
@@ -80,7 +83,7 @@ func TestMissingDefinition(t *testing.T) {
 	})
 	health := "127.0.0.1:" + daemontest.Ports(t, 1)[0]
 	runWith(e, e.operator, func(o *operator.Options) { o.HealthAddress = health }) // the webhook is at another address, too
-	daemontest.Eventually(t, bound, func() error {
+	testutil.Eventually(t, bound, func() error {
 		if status, text := get(t, nil, "http://"+health+"/readyz", ""); status != http.StatusOK {
 			return fmt.Errorf("/readyz: %d: %s", status, text)
 		}
@@ -99,7 +102,7 @@ func TestMissingDefinition(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	daemontest.Eventually(t, bound, func() error {
+	testutil.Eventually(t, bound, func() error {
 		_, err := e.kind("schedulerprofiles").Create(t.Context(), object("SchedulerProfile", "", "p", map[string]any{"schedulerName": "p", "strategy": "Standard"}), metav1.CreateOptions{})
 		return err
 	})
@@ -118,7 +121,7 @@ func (e *env) definition(name string) *apiextensionsv1.CustomResourceDefinition 
 // webhookNamed waits until the definitions name a webhook, with a CA.
 func (e *env) webhookNamed(url string) {
 	e.Helper()
-	daemontest.Eventually(e.T, bound, func() error {
+	testutil.Eventually(e.T, bound, func() error {
 		for _, name := range []string{"bundles.fairlead.dev", poolsDefinition} {
 			c := e.definition(name).Spec.Conversion
 			if c == nil || c.Webhook == nil || c.Webhook.ClientConfig == nil || c.Webhook.ClientConfig.URL == nil || *c.Webhook.ClientConfig.URL != url || len(c.Webhook.ClientConfig.CABundle) == 0 {
@@ -187,6 +190,8 @@ func testRestored(e *env, hook string) {
 // TestReapplied: the file of a definition that is applied again never has the API server remove fields, with and without the
 // operator: until the operator has put its CA back, requests in the old version are refused.
 func TestReapplied(t *testing.T) {
+	testutil.Full(t, "takes more than ten seconds, with kubectl")
+	daemontest.Beside(t)
 	hook := ""
 	e, _ := installed(t, func(o *operator.Options) { hook = o.WebhookURL })
 	e.webhookNamed(hook)
@@ -209,7 +214,7 @@ func TestReapplied(t *testing.T) {
 			t.Errorf("%s has lost fields: %v", name, pool.Object)
 		}
 	}
-	daemontest.Eventually(t, bound, func() error { return create("before") })
+	testutil.Eventually(t, bound, func() error { return create("before") })
 	whole("before")
 
 	e.stop()
@@ -237,7 +242,7 @@ func TestReapplied(t *testing.T) {
 
 	runWith(e, e.operator, func(o *operator.Options) { hook = o.WebhookURL })
 	e.webhookNamed(hook)
-	daemontest.Eventually(t, bound, func() error { return create("after") })
+	testutil.Eventually(t, bound, func() error { return create("after") })
 	whole("after")
 	testReappliedService(e)
 	testReappliedElsewhere(e)
@@ -251,7 +256,7 @@ func testReappliedService(e *env) {
 		o.WebhookURL, o.WebhookService, o.WebhookNames = "", operatorbundle.Name, nil
 	})
 	var before *apiextensionsv1.CustomResourceConversion
-	daemontest.Eventually(e.T, bound, func() error {
+	testutil.Eventually(e.T, bound, func() error {
 		before = e.definition(poolsDefinition).Spec.Conversion
 		if c := before.Webhook.ClientConfig; c.Service == nil || len(c.CABundle) == 0 {
 			return fmt.Errorf("the definition has the conversion %+v", c)
@@ -285,7 +290,7 @@ func testReappliedElsewhere(e *env) {
 	}
 	back := func() {
 		e.Helper()
-		daemontest.Eventually(e.T, bound, func() error {
+		testutil.Eventually(e.T, bound, func() error {
 			c := e.definition(poolsDefinition).Spec.Conversion.Webhook.ClientConfig
 			if c.Service == nil || c.Service.Namespace != elsewhere || len(c.CABundle) == 0 {
 				return fmt.Errorf("the definition has the conversion %+v", c)
@@ -320,7 +325,7 @@ func testMigrated(e *env) {
 	n := e.storedOld()
 	name := fmt.Sprintf("p%d", n)
 	e.store("v1beta1")
-	daemontest.Eventually(e.T, 2*bound, func() error {
+	testutil.Eventually(e.T, 2*bound, func() error {
 		if stored := e.definition(poolsDefinition).Status.StoredVersions; !slices.Equal(stored, []string{"v1beta1"}) {
 			return fmt.Errorf("status.storedVersions is %v", stored)
 		}
@@ -342,12 +347,12 @@ func testMigrated(e *env) {
 		}
 	}
 	// The API server may still convert what was rewritten, for its watches of the old version.
-	daemontest.Eventually(e.T, bound, func() error {
-		before := conversions(e.T)
+	testutil.Eventually(e.T, bound, func() error {
+		before := e.conversions()
 		for range 10 {
 			reads()
 		}
-		if after := conversions(e.T); after != before {
+		if after := e.conversions(); after != before {
 			return fmt.Errorf("reads in the storage version have called the webhook %v times", after-before)
 		}
 		return nil
@@ -358,7 +363,7 @@ func testMigrated(e *env) {
 func (e *env) store(version string) {
 	e.Helper()
 	client := apiextensions.NewForConfigOrDie(e.cfg).ApiextensionsV1().CustomResourceDefinitions()
-	daemontest.Eventually(e.T, bound, func() error {
+	testutil.Eventually(e.T, bound, func() error {
 		d := e.definition(poolsDefinition)
 		for i := range d.Spec.Versions {
 			d.Spec.Versions[i].Storage = d.Spec.Versions[i].Name == version
@@ -374,7 +379,7 @@ func (e *env) storedOld() (n int) {
 	e.Helper()
 	old := dynamic.NewForConfigOrDie(e.cfg).Resource(schema.GroupVersionResource{Group: "fairlead.dev", Version: "v1alpha1", Resource: "tunnelpools"}).Namespace("default")
 	e.store("v1alpha1")
-	daemontest.Eventually(e.T, bound, func() error {
+	testutil.Eventually(e.T, bound, func() error {
 		n++
 		o := object("TunnelPool", "default", fmt.Sprintf("p%d", n), map[string]any{"hostNetwork": true})
 		o.SetAPIVersion("fairlead.dev/v1alpha1")
@@ -422,7 +427,7 @@ func testRefused(e *env) {
 		e.Fatal(err)
 	}
 	pools := e.kind("tunnelpools").Namespace("default")
-	daemontest.Eventually(e.T, bound, func() error {
+	testutil.Eventually(e.T, bound, func() error {
 		_, err := pools.Patch(e.Context(), name, types.MergePatchType, []byte(`{"metadata": {"labels": {"a": "b"}}}`), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
 		if err == nil {
 			return errors.New("the policy has no effect yet")
@@ -469,7 +474,7 @@ func testCleaned(e *env) {
 		e.Fatal("no client has written in v1alpha1")
 	}
 	client := apiextensions.NewForConfigOrDie(e.cfg).ApiextensionsV1().CustomResourceDefinitions()
-	daemontest.Eventually(e.T, bound, func() error {
+	testutil.Eventually(e.T, bound, func() error {
 		d := e.definition(poolsDefinition)
 		for i := range d.Spec.Versions {
 			d.Spec.Versions[i].Served = d.Spec.Versions[i].Name == "v1beta1"
@@ -477,7 +482,7 @@ func testCleaned(e *env) {
 		_, err := client.Update(e.Context(), d, metav1.UpdateOptions{})
 		return err
 	})
-	daemontest.Eventually(e.T, bound, func() error {
+	testutil.Eventually(e.T, bound, func() error {
 		if names := written("v1alpha1"); len(names) > 0 {
 			return fmt.Errorf("%v have managedFields of v1alpha1", names)
 		}
@@ -507,12 +512,12 @@ func (e *env) storedVersion(name string) string {
 	return o.APIVersion
 }
 
-// conversions is how many requests the webhooks of this process have answered.
-func conversions(t *testing.T) (n float64) {
-	t.Helper()
-	families, err := metrics.Registry.(prometheus.Gatherer).Gather()
+// conversions is how many requests the webhook has answered.
+func (e *env) conversions() (n float64) {
+	e.Helper()
+	families, err := e.metrics.Gather()
 	if err != nil {
-		t.Fatal(err)
+		e.Fatal(err)
 	}
 	for _, f := range families {
 		if f.GetName() != "fairlead_conversion_requests_total" {

@@ -62,7 +62,7 @@ func (r *BundleReconciler) ending(ctx context.Context, s stored) (ctrl.Result, e
 		return ctrl.Result{}, nil // all objects stay
 	}
 	if !goesWith(b) {
-		return r.conflicts.ended(resyncReady, r.finalize(ctx, b, false))
+		return r.conflicts.ended(r.timing.orUsual().resyncReady, r.finalize(ctx, b, false))
 	}
 	left, failure := r.uninstall(ctx, s)
 	switch {
@@ -72,11 +72,11 @@ func (r *BundleReconciler) ending(ctx context.Context, s stored) (ctrl.Result, e
 		if failure = r.finalize(ctx, b, false); failure == nil {
 			r.event(b, corev1.EventTypeNormal, eventUninstalled, actionUninstall, "all objects are deleted")
 		}
-		return r.conflicts.ended(resyncReady, failure)
+		return r.conflicts.ended(r.timing.orUsual().resyncReady, failure)
 	case left == some && failure == nil:
 		return r.conflicts.ended(resyncMeanwhile) // the next look finds whether this was all
 	}
-	return r.conflicts.ended(resyncNotReady, failure)
+	return r.conflicts.ended(r.timing.orUsual().resyncNotReady, failure)
 }
 
 // remains says what a look has left of the objects.
@@ -159,7 +159,7 @@ func (r *BundleReconciler) removals(ctx context.Context, s stored) ([]install.Un
 	}
 	run := install.UninstallOptions{
 		Confirm: unchanged(r.Config, read(kindBundle, *s.Bundle)), KeepTunnel: true,
-		KeepDefinitions: true, Wait: true, Timeout: applyTimeout, Objects: []component.Object{},
+		KeepDefinitions: true, Wait: true, Timeout: r.timing.orUsual().apply, Objects: []component.Object{},
 	}
 	pools, own := run, run
 	pools.Party, own.Objects = install.Pools, objects

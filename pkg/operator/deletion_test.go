@@ -24,6 +24,7 @@ import (
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/v1beta1"
 	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 	"github.com/fairlead-dev/fairlead/pkg/install"
@@ -36,7 +37,7 @@ var deleting = map[string]any{"deletionPolicy": "Delete"}
 // create makes the Bundle, and waits until it is applied.
 func (e *env) create(spec map[string]any) {
 	e.Helper()
-	daemontest.Eventually(e.T, bound, func() error { // until the definitions are there
+	testutil.Eventually(e.T, bound, func() error { // until the definitions are there
 		_, err := e.bundles.Create(e.Context(), object("Bundle", "", "default", spec), metav1.CreateOptions{})
 		return err
 	})
@@ -53,7 +54,7 @@ func (e *env) delete() {
 // gone waits until there is no Bundle.
 func (e *env) gone() {
 	e.Helper()
-	daemontest.Eventually(e.T, bound, func() error {
+	testutil.Eventually(e.T, bound, func() error {
 		b, err := e.bundle()
 		if apierrors.IsNotFound(err) {
 			return nil
@@ -65,7 +66,7 @@ func (e *env) gone() {
 // finalizers waits until the Bundle has the finalizer, or has not.
 func (e *env) finalizer(wanted bool) {
 	e.Helper()
-	daemontest.Eventually(e.T, bound, func() error {
+	testutil.Eventually(e.T, bound, func() error {
 		b, err := e.bundle()
 		if err != nil {
 			return err
@@ -106,6 +107,8 @@ func (e *env) hold(finalizers string) {
 // TestOrphan: by default a Bundle has no finalizer and leaves all objects. One whose policy is
 // changed back, or that the operator is to observe, loses the finalizer, also during its deletion.
 func TestOrphan(t *testing.T) {
+	testutil.Full(t, "a variant of TestDelete")
+	daemontest.Beside(t)
 	e, refused := installed(t)
 	e.create(map[string]any{})
 	e.finalizer(false)
@@ -171,6 +174,7 @@ func (e *env) tunnelUser() string {
 // ended: it waits for the scheduler, which still ends, before it deletes agents.
 // It observes CRD-61 of docs/requirements.md.
 func TestDelete(t *testing.T) {
+	daemontest.Beside(t)
 	e, refused := installed(t)
 	e.create(map[string]any{
 		"deletionPolicy": "Delete", "gateway": map[string]any{"enabled": true}, "konnectivity": map[string]any{"leaseCounting": true},
@@ -183,7 +187,7 @@ func TestDelete(t *testing.T) {
 	if _, err := pools.Create(t.Context(), object("TunnelPool", "kube-system", "more", map[string]any{}), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	daemontest.Eventually(t, bound, func() error {
+	testutil.Eventually(t, bound, func() error {
 		_, err := e.client.AppsV1().Deployments("kube-system").Get(t.Context(), "konnectivity-agent-pool-more", metav1.GetOptions{})
 		return err
 	})
@@ -198,7 +202,7 @@ func TestDelete(t *testing.T) {
 		t.Errorf("something was deleted while another run holds the lock: %v; the condition says %q", e.versions(), c.Message)
 	}
 	release()
-	daemontest.Eventually(t, bound, func() error {
+	testutil.Eventually(t, bound, func() error {
 		d, err := e.scheduler()
 		if err == nil && d.DeletionTimestamp == nil {
 			err = fmt.Errorf("the scheduler is not being deleted")
@@ -207,7 +211,7 @@ func TestDelete(t *testing.T) {
 	})
 	e.stop()
 	runWith(e, e.operator)
-	daemontest.Eventually(t, bound, func() error { // until the other operator looks, and finds the scheduler that still ends
+	testutil.Eventually(t, bound, func() error { // until the other operator looks, and finds the scheduler that still ends
 		lease, err := e.client.CoordinationV1().Leases("kube-system").Get(t.Context(), install.LockName, metav1.GetOptions{})
 		if err == nil && ptr.Deref(lease.Spec.HolderIdentity, "") == "" {
 			err = fmt.Errorf("the lock is free")
@@ -243,7 +247,7 @@ func (e *env) lock() func() {
 		e.Fatal(err)
 	}
 	set := func(holder string) {
-		daemontest.Eventually(e.T, bound, func() error {
+		testutil.Eventually(e.T, bound, func() error {
 			lease, err := leases.Get(e.Context(), install.LockName, metav1.GetOptions{})
 			if err != nil {
 				return err
@@ -308,6 +312,8 @@ func (e *env) deletions() func(n int) []string {
 // TestFailingDeletion: a deletion that fails again and again writes the status and tells of it once, and
 // says what fails. When nothing fails any more, it goes on.
 func TestFailingDeletion(t *testing.T) {
+	testutil.Full(t, "a variant of TestDelete")
+	daemontest.Beside(t)
 	e := start(t)
 	e.definitions()
 	var refuse atomic.Bool
@@ -358,7 +364,7 @@ func TestFailingDeletion(t *testing.T) {
 		t.Errorf("%d warnings of 5 looks that fail alike", warned)
 	}
 	refuse.Store(false)
-	daemontest.Eventually(t, bound, func() error {
+	testutil.Eventually(t, bound, func() error {
 		if err := look(); err != nil {
 			return err
 		}

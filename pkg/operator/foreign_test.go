@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/crds"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/pki"
 	config "github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
@@ -44,7 +45,9 @@ func foreignDefinition(change func(*apiextensionsv1.CustomResourceDefinitionSpec
 // and what to do, and creates no other. The same holds for a definition that takes the place of its own later: the
 // webhook and its CA still come into the others, and a new CA is taken as published.
 func TestForeignDefinitions(t *testing.T) {
-	cp := daemontest.StartControlPlane(t)
+	testutil.Full(t, "many definitions of others")
+	daemontest.Beside(t)
+	cp := daemontest.TakeControlPlane(t)
 	cfg, err := clientcmd.BuildConfigFromFlags("", cp.Kubeconfig)
 	if err != nil {
 		t.Fatal(err)
@@ -62,7 +65,7 @@ func TestForeignDefinitions(t *testing.T) {
 	gone := func(name string) {
 		t.Helper()
 		_ = d.client.Delete(t.Context(), name, metav1.DeleteOptions{})
-		daemontest.Eventually(t, time.Minute, func() error {
+		testutil.Eventually(t, time.Minute, func() error {
 			if _, err := d.client.Get(t.Context(), name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 				return errors.New("it is there")
 			}

@@ -29,6 +29,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/v1beta1"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
 	operatorbundle "github.com/fairlead-dev/fairlead/pkg/bundle/operator"
@@ -119,7 +120,7 @@ func (e *env) mayAll(cfg *rest.Config, objects []component.Object) {
 			}
 			right := authorizationv1.ResourceAttributes{Namespace: o.GetNamespace(), Verb: r.Verbs[0], Group: r.APIGroups[0], Name: append(r.ResourceNames, "")[0]}
 			right.Resource, right.Subresource, _ = strings.Cut(r.Resources[0], "/")
-			daemontest.Eventually(e.T, bound, func() error {
+			testutil.Eventually(e.T, bound, func() error {
 				review, err := reviews.Create(e.Context(), &authorizationv1.SelfSubjectAccessReview{
 					Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &right}}, metav1.CreateOptions{})
 				if err == nil && !review.Status.Allowed {
@@ -140,6 +141,7 @@ func runWith(e *env, cfg *rest.Config, change ...func(*operator.Options)) {
 		Namespace: operatorbundle.DefaultNamespace, WebhookAddress: "127.0.0.1:" + port, WebhookURL: "https://127.0.0.1:" + port + "/convert",
 		WebhookNames: []string{"127.0.0.1"}, MetricsAddress: "0", HealthAddress: "0", Version: "v1.2.3", LeaderElect: true,
 	}
+	o.Quick(e.metrics)
 	for _, f := range change {
 		f(&o)
 	}
@@ -169,7 +171,7 @@ func object(kind, namespace, name string, spec map[string]any) *unstructured.Uns
 func (e *env) condition(client dynamic.ResourceInterface, name, condition, reason string) metav1.Condition {
 	e.Helper()
 	var found metav1.Condition
-	daemontest.Eventually(e.T, bound, func() error {
+	testutil.Eventually(e.T, bound, func() error {
 		u, err := client.Get(e.Context(), name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -195,7 +197,7 @@ func (e *env) condition(client dynamic.ResourceInterface, name, condition, reaso
 // event waits for an event about an object with a reason and a part of its note.
 func (e *env) event(kind, reason, note string) {
 	e.Helper()
-	daemontest.Eventually(e.T, bound, func() error {
+	testutil.Eventually(e.T, bound, func() error {
 		list, err := e.client.EventsV1().Events("").List(e.Context(), metav1.ListOptions{})
 		if err != nil {
 			return err
@@ -215,6 +217,7 @@ func (e *env) event(kind, reason, note string) {
 // applies a bundle with all parts, reports by conditions and events, and takes SchedulerProfiles
 // and TunnelPools into account.
 func TestInstalled(t *testing.T) {
+	daemontest.Beside(t)
 	e, refused := installed(t)
 	everything := map[string]any{
 		"gateway": map[string]any{"enabled": true}, "tunnelAPI": map[string]any{"enabled": true},
@@ -246,13 +249,13 @@ func TestInstalled(t *testing.T) {
 	if err := e.client.AppsV1().DaemonSets("kube-system").Delete(t.Context(), "konnectivity-agent", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	daemontest.Eventually(t, bound, func() error {
+	testutil.Eventually(t, bound, func() error {
 		_, err := e.client.AppsV1().DaemonSets("kube-system").Get(t.Context(), "konnectivity-agent", metav1.GetOptions{})
 		return err
 	})
 	e.patch(`{"spec": {"gateway": null}}`)
 	e.reconciled(v1beta1.ReasonAsWanted)
-	daemontest.Eventually(t, bound, func() error {
+	testutil.Eventually(t, bound, func() error {
 		if _, err := e.client.AppsV1().Deployments("kube-system").Get(t.Context(), "fairlead-gateway", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			return fmt.Errorf("the gateway is not gone: %w", err)
 		}
@@ -362,7 +365,7 @@ func testViewers(e *env) {
 		e.Fatal(err)
 	}
 	for _, verb := range []string{"get", "list", "watch"} {
-		daemontest.Eventually(e.T, bound, func() error {
+		testutil.Eventually(e.T, bound, func() error {
 			if !may(verb, "schedulerprofiles") {
 				return fmt.Errorf("the user may not %s profiles", verb)
 			}

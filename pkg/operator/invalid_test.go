@@ -8,11 +8,15 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/v1beta1"
+	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 )
 
 // TestInvalidBundleObserved: while a Bundle is not valid, its status says what is known of the cluster, and nothing of before.
 func TestInvalidBundleObserved(t *testing.T) {
+	testutil.Full(t, "a variant of TestBundle")
+	daemontest.Beside(t)
 	l := startProfiles(t, map[string]any{})
 	agents := func(ready int32) {
 		t.Helper()

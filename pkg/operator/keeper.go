@@ -22,18 +22,9 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/crd/migrate"
 )
 
-const (
-	// keepEvery is how often a keeper looks when nothing tells it to.
-	keepEvery = 10 * time.Minute
-	// keepAgain is how long until it looks again after a failure. Failures in a row double it, up to keepEvery.
-	keepAgain = 20 * time.Second
-	// keepPause is between two looks: who writes all the time does not keep it busy.
-	keepPause = time.Second
-)
-
 // addKeepers adds what keeps the certificates and the definitions: on every replica, because every
 // one serves the webhook, and the migration of stored objects on the one that leads.
-func addKeepers(m manager.Manager, cfg *rest.Config, certs *certificates, d *definitions, migration *migration) error {
+func addKeepers(m manager.Manager, cfg *rest.Config, certs *certificates, d *definitions, migration *migration, timing timing) error {
 	objects, err := metadata.NewForConfig(cfg)
 	if err != nil {
 		return err
@@ -44,7 +35,7 @@ func addKeepers(m manager.Manager, cfg *rest.Config, certs *certificates, d *def
 	}
 	// Not by storagemigration.k8s.io: few API servers serve it, it leaves managedFields as they are, and it would take the
 	// right to have any kind of the cluster rewritten.
-	migrator, err := migrate.New(cfg, migrate.Options{Method: migrate.Patch, CleanUp: true})
+	migrator, err := migrate.New(cfg, migrate.Options{Method: migrate.Patch, CleanUp: true, Settle: timing.settle})
 	if err != nil {
 		return err
 	}
@@ -54,13 +45,13 @@ func addKeepers(m manager.Manager, cfg *rest.Config, certs *certificates, d *def
 		return err
 	}
 	return errors.Join(
-		m.Add(certificateKeeper(objects, certs, d, names)),
-		m.Add(&keeper{name: "Migrating stored objects", look: migrates, informers: definitionInformers(objects, names), leads: true}),
+		m.Add(certificateKeeper(objects, certs, d, names, timing)),
+		m.Add(&keeper{name: "Migrating stored objects", look: migrates, informers: definitionInformers(objects, names), leads: true, timing: timing}),
 	)
 }
 
 // certificateKeeper renews certificates and publishes their CAs.
-func certificateKeeper(client metadata.Interface, certs *certificates, d *definitions, names []string) *keeper {
+func certificateKeeper(client metadata.Interface, certs *certificates, d *definitions, names []string, timing timing) *keeper {
 	renew := func(ctx context.Context) error {
 		cas, err := certs.ensure(ctx)
 		if err == nil {
@@ -72,7 +63,7 @@ func certificateKeeper(client metadata.Interface, certs *certificates, d *defini
 		return err
 	}
 	secret := informer(client, corev1.SchemeGroupVersion.WithResource("secrets"), certs.namespace, secretName)
-	return &keeper{name: "Renewing the certificates of the webhook", look: renew, informers: append(definitionInformers(client, names), secret)}
+	return &keeper{name: "Renewing the certificates of the webhook", look: renew, informers: append(definitionInformers(client, names), secret), timing: timing}
 }
 
 func definitionInformers(client metadata.Interface, names []string) (all []cache.SharedInformer) {
@@ -103,6 +94,7 @@ type keeper struct {
 	look      func(context.Context) error
 	informers []cache.SharedInformer
 	leads     bool
+	timing    timing
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
@@ -125,7 +117,7 @@ func (k *keeper) Start(ctx context.Context) error {
 		}
 		go i.RunWithContext(ctx)
 	}
-	again := keepAgain // after the next failure
+	again := k.timing.keepAgain // after the next failure
 	next := time.NewTimer(0)
 	defer next.Stop()
 	for {
@@ -136,17 +128,17 @@ func (k *keeper) Start(ctx context.Context) error {
 		case <-changed:
 		}
 		if err := k.look(ctx); err == nil {
-			again = keepAgain
-			next.Reset(keepEvery)
+			again = k.timing.keepAgain
+			next.Reset(k.timing.keepEvery)
 		} else if ctx.Err() == nil {
 			ctrl.LoggerFrom(ctx).Error(err, k.name+" failed", "again in", again)
 			next.Reset(again)
-			again = min(2*again, keepEvery)
+			again = min(2*again, k.timing.keepEvery)
 		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(keepPause):
+		case <-time.After(k.timing.keepPause):
 		}
 	}
 }

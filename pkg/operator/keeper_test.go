@@ -18,7 +18,7 @@ func TestKeeperBacksOff(t *testing.T) {
 		defer cancel()
 		var looks []time.Time
 		works := 12 // the number of the look that succeeds
-		k := &keeper{name: "Looking", look: func(context.Context) error {
+		k := &keeper{name: "Looking", timing: usual, look: func(context.Context) error {
 			if looks = append(looks, time.Now()); len(looks) == works {
 				return nil
 			}
@@ -33,16 +33,16 @@ func TestKeeperBacksOff(t *testing.T) {
 			t.Fatalf("%d looks in 3 hours", len(looks))
 		}
 		gap := func(i int) time.Duration { return looks[i+1].Sub(looks[i]) }
-		if gap(0) != keepAgain || gap(1) != 2*keepAgain {
-			t.Errorf("the first looks come after %v and %v, want %v and twice as much", gap(0), gap(1), keepAgain)
+		if gap(0) != usual.keepAgain || gap(1) != 2*usual.keepAgain {
+			t.Errorf("the first looks come after %v and %v, want %v and twice as much", gap(0), gap(1), usual.keepAgain)
 		}
 		for i := works - 3; i < works; i++ {
-			if gap(i) != keepEvery {
-				t.Errorf("look %d comes after %v, want %v", i+1, gap(i), keepEvery)
+			if gap(i) != usual.keepEvery {
+				t.Errorf("look %d comes after %v, want %v", i+1, gap(i), usual.keepEvery)
 			}
 		}
-		if gap(works) != keepAgain {
-			t.Errorf("the look after a failure that follows a success comes after %v, want %v", gap(works), keepAgain)
+		if gap(works) != usual.keepAgain {
+			t.Errorf("the look after a failure that follows a success comes after %v, want %v", gap(works), usual.keepAgain)
 		}
 	})
 }

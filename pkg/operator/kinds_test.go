@@ -13,8 +13,8 @@ import (
 	"k8s.io/client-go/dynamic"
 	appsclient "k8s.io/client-go/kubernetes/typed/apps/v1"
 
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/v1beta1"
-	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 )
 
 // testProfiles: profiles reach the second scheduler's configuration, and those that cannot say
@@ -91,7 +91,7 @@ func testPools(e *env) {
 	deployments := e.client.AppsV1().Deployments("kube-system")
 	replicas := func(want int32) {
 		e.Helper()
-		daemontest.Eventually(e.T, bound, func() error {
+		testutil.Eventually(e.T, bound, func() error {
 			d, err := deployments.Get(e.Context(), poolAgents, metav1.GetOptions{})
 			if err != nil {
 				return err
@@ -119,7 +119,7 @@ func testPools(e *env) {
 		e.Fatal(err)
 	}
 	replicas(5)
-	daemontest.Eventually(e.T, bound, func() error { // as the controller of Deployments does, which does not run here
+	testutil.Eventually(e.T, bound, func() error { // as the controller of Deployments does, which does not run here
 		d, err := deployments.Get(e.Context(), poolAgents, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -128,7 +128,7 @@ func testPools(e *env) {
 		_, err = deployments.UpdateStatus(e.Context(), d, metav1.UpdateOptions{})
 		return err
 	})
-	daemontest.Eventually(e.T, bound, func() error {
+	testutil.Eventually(e.T, bound, func() error {
 		pool, err := system.Get(e.Context(), "edge", metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -145,7 +145,7 @@ func testPools(e *env) {
 	if err := system.Delete(e.Context(), "edge", metav1.DeleteOptions{}); err != nil {
 		e.Fatal(err)
 	}
-	daemontest.Eventually(e.T, bound, func() error {
+	testutil.Eventually(e.T, bound, func() error {
 		if _, err := deployments.Get(e.Context(), poolAgents, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			return fmt.Errorf("the agents are not gone: %w", err)
 		}

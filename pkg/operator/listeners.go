@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -106,7 +107,7 @@ func addMetrics(m manager.Manager, cfg *rest.Config, o Options, certs *certifica
 	if err != nil {
 		return err
 	}
-	all := promhttp.HandlerFor(metrics.Registry, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError})
+	all := promhttp.HandlerFor(prometheus.Gatherers{metrics.Registry, o.registry}, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError})
 	scrapes := http.NewServeMux()
 	scrapes.Handle("/metrics", newScrapers(client, logthrottle.New(klog.Background(), 0)).guard(all))
 	server, err := listen("metrics-bind-address", o.MetricsAddress, scrapes, certs.tls())

@@ -22,6 +22,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	operatorbundle "github.com/fairlead-dev/fairlead/pkg/bundle/operator"
 	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 	"github.com/fairlead-dev/fairlead/pkg/operator"
@@ -35,12 +36,14 @@ type listeners struct{ webhook, metrics, health string }
 // listeners have bounds.
 // It observes VER-64 and VER-68 of docs/requirements.md.
 func TestListeners(t *testing.T) {
+	testutil.Full(t, "waits for the time limits of the listeners")
+	daemontest.Beside(t)
 	ports := daemontest.Ports(t, 2)
 	l := listeners{metrics: "127.0.0.1:" + ports[0], health: "127.0.0.1:" + ports[1]}
 	e, refused := installed(t, func(o *operator.Options) {
 		o.MetricsAddress, o.HealthAddress, o.WebhookService, l.webhook = l.metrics, l.health, operatorbundle.Name, o.WebhookAddress
 	})
-	daemontest.Eventually(t, bound, func() error {
+	testutil.Eventually(t, bound, func() error {
 		if status, text := get(t, nil, "http://"+l.health+"/readyz", ""); status != http.StatusOK {
 			return fmt.Errorf("/readyz: %d, %s", status, text)
 		}
@@ -96,21 +99,23 @@ func testStreams(t *testing.T, address string) {
 // until API servers know that. It does not end before it has answered the requests that have come.
 // It observes VER-68 of docs/requirements.md.
 func TestEnding(t *testing.T) {
+	testutil.Full(t, "waits for the drain")
+	daemontest.Beside(t)
 	e := start(t)
 	ports := daemontest.Ports(t, 2)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	const drain = 5 * time.Second
+	const drain = 3 * time.Second
 	done := make(chan error, 1)
-	go func() {
-		done <- operator.Run(ctx, e.cfg, operator.Options{
-			Namespace: "kube-system", WebhookAddress: "127.0.0.1:" + ports[0], WebhookURL: "https://127.0.0.1:" + ports[0] + "/convert",
-			WebhookNames: []string{"127.0.0.1"}, MetricsAddress: "0", HealthAddress: "127.0.0.1:" + ports[1], Drain: drain,
-		})
-	}()
+	o := operator.Options{
+		Namespace: "kube-system", WebhookAddress: "127.0.0.1:" + ports[0], WebhookURL: "https://127.0.0.1:" + ports[0] + "/convert",
+		WebhookNames: []string{"127.0.0.1"}, MetricsAddress: "0", HealthAddress: "127.0.0.1:" + ports[1], Drain: drain,
+	}
+	o.Quick(e.metrics)
+	go func() { done <- operator.Run(ctx, e.cfg, o) }()
 	ready := func(want int) {
 		t.Helper()
-		daemontest.Eventually(t, bound, func() error {
+		testutil.Eventually(t, bound, func() error {
 			if status, text := get(t, nil, "http://127.0.0.1:"+ports[1]+"/readyz", ""); status != want {
 				return fmt.Errorf("/readyz: %d, want %d: %s", status, want, text)
 			}
@@ -118,7 +123,7 @@ func TestEnding(t *testing.T) {
 		})
 	}
 	ready(http.StatusOK)
-	daemontest.Eventually(t, bound, func() error {
+	testutil.Eventually(t, bound, func() error {
 		_, err := e.bundles.Create(t.Context(), object("Bundle", "", "default", map[string]any{"managementPolicy": "Observe"}), metav1.CreateOptions{})
 		return err
 	})
@@ -134,7 +139,7 @@ func TestEnding(t *testing.T) {
 	select {
 	case err := <-done:
 		t.Fatalf("the operator has ended before it has answered: %v", err)
-	case <-time.After(2 * time.Second): // the rest of the operator has ended by then
+	case <-time.After(time.Second): // the rest of the operator has ended by then
 	}
 	sendRest()
 	if got := <-answered; !strings.Contains(got, `"status":"Success"`) {
@@ -184,7 +189,7 @@ func slowConversion(t *testing.T, url string) (answered chan string, sendRest fu
 
 func testMetrics(t *testing.T, e *env, address string) {
 	var secret *corev1.Secret
-	daemontest.Eventually(t, bound, func() (err error) { // the operator makes it soon after its start
+	testutil.Eventually(t, bound, func() (err error) { // the operator makes it soon after its start
 		secret, err = e.client.CoreV1().Secrets(operatorbundle.DefaultNamespace).Get(t.Context(), operatorbundle.WebhookSecret, metav1.GetOptions{})
 		return err
 	})
@@ -216,7 +221,7 @@ func testMetrics(t *testing.T, e *env, address string) {
 		t.Fatal(err)
 	}
 	allowed, stranger := token("prometheus"), token("stranger")
-	daemontest.Eventually(t, bound, func() error { // the metrics come soon after the operator is ready, and RBAC sees the binding
+	testutil.Eventually(t, bound, func() error { // the metrics come soon after the operator is ready, and RBAC sees the binding
 		status, text := get(t, trust, url, allowed)
 		for _, name := range []string{"fairlead_conversion_request_duration_seconds", "controller_runtime_reconcile_errors_total", "leader_election_master_status"} {
 			if status != http.StatusOK || !strings.Contains(text, name) {

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	operatorbundle "github.com/fairlead-dev/fairlead/pkg/bundle/operator"
 	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 	"github.com/fairlead-dev/fairlead/pkg/operator"
@@ -21,21 +22,24 @@ import (
 // on converting for as long as when it is stopped: API servers may still call it.
 // It observes VER-68 of docs/requirements.md.
 func TestLostLease(t *testing.T) {
+	testutil.Full(t, "waits for the end of a Lease")
+	daemontest.Beside(t)
 	e := start(t)
 	ports := daemontest.Ports(t, 2)
-	const drain = 15 * time.Second
+	const drain = 8 * time.Second
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	done := make(chan error, 1)
-	go func() {
-		done <- operator.Run(ctx, e.cfg, operator.Options{
-			Namespace: "kube-system", WebhookAddress: "127.0.0.1:" + ports[0], WebhookURL: "https://127.0.0.1:" + ports[0] + "/convert",
-			WebhookNames: []string{"127.0.0.1"}, MetricsAddress: "0", HealthAddress: "127.0.0.1:" + ports[1], Drain: drain, LeaderElect: true,
-		})
-	}()
+	o := operator.Options{
+		Namespace: "kube-system", WebhookAddress: "127.0.0.1:" + ports[0], WebhookURL: "https://127.0.0.1:" + ports[0] + "/convert",
+		WebhookNames: []string{"127.0.0.1"}, MetricsAddress: "0", HealthAddress: "127.0.0.1:" + ports[1], Drain: drain, LeaderElect: true,
+	}
+	o.Quick(e.metrics)
+	o.QuickLease(5 * time.Second)
+	go func() { done <- operator.Run(ctx, e.cfg, o) }()
 	ready := func(want int) {
 		t.Helper()
-		daemontest.Eventually(t, bound, func() error {
+		testutil.Eventually(t, bound, func() error {
 			if status, text := get(t, nil, "http://127.0.0.1:"+ports[1]+"/readyz", ""); status != want {
 				return fmt.Errorf("/readyz: %d, want %d: %s", status, want, text)
 			}
@@ -43,7 +47,7 @@ func TestLostLease(t *testing.T) {
 		})
 	}
 	ready(http.StatusOK)
-	daemontest.Eventually(t, bound, func() error {
+	testutil.Eventually(t, bound, func() error {
 		_, err := e.bundles.Create(t.Context(), object("Bundle", "", "default", map[string]any{"managementPolicy": "Observe"}), metav1.CreateOptions{})
 		return err
 	})
@@ -54,7 +58,7 @@ func TestLostLease(t *testing.T) {
 	}
 	ready(http.StatusInternalServerError)
 	began := time.Now()
-	for time.Since(began) < 5*time.Second { // it drains longer than that, also if the probe was late
+	for time.Since(began) < time.Second { // it drains longer than that, also if the probe was late
 		if _, err := e.old.Get(t.Context(), "default", metav1.GetOptions{}); err != nil {
 			t.Fatalf("%v after the replica has lost the Lease: %v", time.Since(began), err)
 		}

@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/v1beta1"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
 	operatorbundle "github.com/fairlead-dev/fairlead/pkg/bundle/operator"
@@ -78,7 +79,7 @@ func (e *env) definitions() {
 		e.Fatal(err)
 	}
 	for _, d := range list { // an established definition is served a moment later
-		daemontest.Eventually(e.T, bound, func() error {
+		testutil.Eventually(e.T, bound, func() error {
 			_, err := e.kind(d.Spec.Names.Plural).List(e.Context(), metav1.ListOptions{})
 			return err
 		})
@@ -101,6 +102,8 @@ func told(r *events.FakeRecorder) (list []string) {
 // and its write of the status leads to another look within a second, and to no error, which
 // controller-runtime would log and count, and no event. The next look writes the status.
 func TestMeanwhile(t *testing.T) {
+	testutil.Full(t, "a race of TestInstalled")
+	daemontest.Beside(t)
 	e := start(t)
 	e.definitions()
 	system := e.kind("tunnelpools").Namespace("kube-system")
@@ -173,6 +176,8 @@ func TestMeanwhile(t *testing.T) {
 
 // TestInventoryMeanwhile: the same for what pkg/install writes: no error, no condition Failed.
 func TestInventoryMeanwhile(t *testing.T) {
+	testutil.Full(t, "a race of TestBundle")
+	daemontest.Beside(t)
 	e := start(t)
 	e.definitions()
 	recorder := events.NewFakeRecorder(1000)

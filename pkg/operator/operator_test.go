@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,6 +25,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/ptr"
 
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/v1beta1"
 	"github.com/fairlead-dev/fairlead/pkg/bundle"
 	config "github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
@@ -43,14 +45,25 @@ type env struct {
 	client  kubernetes.Interface
 	bundles dynamic.ResourceInterface
 	old     dynamic.ResourceInterface
+	// metrics are those of the operator's webhook.
+	metrics *prometheus.Registry
 	// operator is how the operator of installed connects, and stop ends the one that runs.
 	operator *rest.Config
 	stop     func()
 }
 
+// controlPlane returns one for this test alone, which other tests use before and after it unless it has flags of its own.
+func controlPlane(t *testing.T, apiServerArgs []string) *daemontest.ControlPlane {
+	t.Helper()
+	if len(apiServerArgs) > 0 {
+		return daemontest.StartControlPlane(t, apiServerArgs...)
+	}
+	return daemontest.TakeControlPlane(t)
+}
+
 func start(t *testing.T, apiServerArgs ...string) *env {
 	t.Helper()
-	cp := daemontest.StartControlPlane(t, apiServerArgs...)
+	cp := controlPlane(t, apiServerArgs)
 	cfg, err := clientcmd.BuildConfigFromFlags("", cp.Kubeconfig)
 	if err != nil {
 		t.Fatal(err)
@@ -60,7 +73,7 @@ func start(t *testing.T, apiServerArgs ...string) *env {
 	of := func(version string) dynamic.ResourceInterface {
 		return dyn.Resource(schema.GroupVersionResource{Group: "fairlead.dev", Version: version, Resource: "bundles"})
 	}
-	return &env{T: t, ControlPlane: cp, cfg: cfg, client: cp.Client, bundles: of("v1beta1"), old: of("v1alpha1")}
+	return &env{T: t, ControlPlane: cp, cfg: cfg, client: cp.Client, bundles: of("v1beta1"), old: of("v1alpha1"), metrics: prometheus.NewRegistry()}
 }
 
 func (e *env) run() {
@@ -68,12 +81,12 @@ func (e *env) run() {
 	port := daemontest.Ports(e.T, 1)[0]
 	ctx, cancel := context.WithCancel(e.Context())
 	done := make(chan error, 1)
-	go func() {
-		done <- operator.Run(ctx, e.cfg, operator.Options{
-			Namespace: "kube-system", WebhookAddress: "127.0.0.1:" + port, WebhookURL: "https://127.0.0.1:" + port + "/convert",
-			WebhookNames: []string{"127.0.0.1"}, MetricsAddress: "0", HealthAddress: "0", Version: "v1.2.3",
-		})
-	}()
+	o := operator.Options{
+		Namespace: "kube-system", WebhookAddress: "127.0.0.1:" + port, WebhookURL: "https://127.0.0.1:" + port + "/convert",
+		WebhookNames: []string{"127.0.0.1"}, MetricsAddress: "0", HealthAddress: "0", Version: "v1.2.3",
+	}
+	o.Quick(e.metrics)
+	go func() { done <- operator.Run(ctx, e.cfg, o) }()
 	e.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
@@ -95,7 +108,7 @@ func (e *env) bundle() (*v1beta1.Bundle, error) {
 func (e *env) reconciled(reason string) *v1beta1.Bundle {
 	e.Helper()
 	var b *v1beta1.Bundle
-	daemontest.Eventually(e.T, bound, func() (err error) {
+	testutil.Eventually(e.T, bound, func() (err error) {
 		if b, err = e.bundle(); err != nil {
 			return err
 		}
@@ -158,6 +171,7 @@ func (e *env) versions() map[string]string {
 // the command has installed, restores a deleted object, names foreign fields and their
 // owner, obeys Observe, refuses an invalid spec, and leaves all objects at the end.
 func TestBundle(t *testing.T) {
+	daemontest.Beside(t)
 	e := start(t)
 	out, err := bundle.Render(config.New())
 	if err != nil {
@@ -172,7 +186,7 @@ func TestBundle(t *testing.T) {
 		"apiVersion": "fairlead.dev/v1alpha1", "kind": "Bundle", "metadata": map[string]any{"name": "default"},
 		"spec": map[string]any{"konnectivity": map[string]any{"agentPort": int64(config.DefaultAgentPort)}},
 	}}
-	daemontest.Eventually(t, bound, func() error { // until the definitions are there
+	testutil.Eventually(t, bound, func() error { // until the definitions are there
 		_, err := e.old.Create(t.Context(), object, metav1.CreateOptions{})
 		return err
 	})
@@ -187,7 +201,7 @@ func TestBundle(t *testing.T) {
 	if err := e.client.AppsV1().Deployments("kube-system").Delete(t.Context(), "my-scheduler", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	daemontest.Eventually(t, bound, func() error { _, err := e.scheduler(); return err })
+	testutil.Eventually(t, bound, func() error { _, err := e.scheduler(); return err })
 
 	testForeignField(e)
 
@@ -217,7 +231,7 @@ func TestBundle(t *testing.T) {
 // operator does not take it.
 func testForeignField(e *env) {
 	e.Helper()
-	daemontest.Eventually(e.T, bound, func() error {
+	testutil.Eventually(e.T, bound, func() error {
 		d, err := e.scheduler()
 		if err != nil {
 			return err
@@ -241,7 +255,7 @@ func testForeignField(e *env) {
 	if err := e.client.AppsV1().Deployments("kube-system").Delete(e.Context(), "my-scheduler", metav1.DeleteOptions{}); err != nil {
 		e.Fatal(err)
 	}
-	daemontest.Eventually(e.T, bound, func() error { _, err := e.scheduler(); return err })
+	testutil.Eventually(e.T, bound, func() error { _, err := e.scheduler(); return err })
 }
 
 // testInUse: while kube-apiserver uses the tunnel, the operator does not delete agents because

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/v1beta1"
 	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 	"github.com/fairlead-dev/fairlead/pkg/operator"
@@ -23,6 +24,8 @@ import (
 // TestStartInOutage: an operator that starts while no API server answers is alive and not ready, and does its
 // work as soon as one does, without another start.
 func TestStartInOutage(t *testing.T) {
+	testutil.Full(t, "an outage, which TestPersist shows without a control plane")
+	daemontest.Beside(t)
 	e := start(t)
 	ports := daemontest.Ports(t, 3)
 	door, health := "127.0.0.1:"+ports[0], "http://127.0.0.1:"+ports[2]
@@ -30,15 +33,15 @@ func TestStartInOutage(t *testing.T) {
 	cfg.Host = "https://" + door
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() {
-		done <- operator.Run(ctx, cfg, operator.Options{
-			Namespace: "kube-system", WebhookAddress: "127.0.0.1:" + ports[1], WebhookURL: "https://127.0.0.1:" + ports[1] + "/convert",
-			WebhookNames: []string{"127.0.0.1"}, MetricsAddress: "0", HealthAddress: "127.0.0.1:" + ports[2],
-		})
-	}()
+	o := operator.Options{
+		Namespace: "kube-system", WebhookAddress: "127.0.0.1:" + ports[1], WebhookURL: "https://127.0.0.1:" + ports[1] + "/convert",
+		WebhookNames: []string{"127.0.0.1"}, MetricsAddress: "0", HealthAddress: "127.0.0.1:" + ports[2],
+	}
+	o.Quick(e.metrics)
+	go func() { done <- operator.Run(ctx, cfg, o) }()
 	is := func(path string, want int) {
 		t.Helper()
-		daemontest.Eventually(t, bound, func() error {
+		testutil.Eventually(t, bound, func() error {
 			if status, text := get(t, nil, health+path, ""); status != want {
 				return fmt.Errorf("%s: %d, want %d: %s", path, status, want, text)
 			}
@@ -50,11 +53,11 @@ func TestStartInOutage(t *testing.T) {
 	select {
 	case err := <-done:
 		t.Fatalf("the operator ended: %v", err)
-	case <-time.After(3 * time.Second):
+	case <-time.After(time.Second): // it has tried more than once
 	}
 	forward(t, door, strings.TrimPrefix(e.cfg.Host, "https://"))
 	is("/readyz", http.StatusOK)
-	daemontest.Eventually(t, bound, func() error {
+	testutil.Eventually(t, bound, func() error {
 		_, err := e.bundles.Create(t.Context(), object("Bundle", "", "default", map[string]any{"managementPolicy": "Observe"}), metav1.CreateOptions{})
 		return err
 	})

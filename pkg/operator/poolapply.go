@@ -27,7 +27,7 @@ func (r *PoolReconciler) apply(ctx context.Context, b *v1beta1.Bundle, objects [
 			}
 			return verdicts
 		}
-		options := install.Options{Party: install.Pools, Timeout: applyTimeout, Keep: keep, Confirm: confirm}
+		options := install.Options{Party: install.Pools, Timeout: r.timing.orUsual().apply, Keep: keep, Confirm: confirm}
 		comparison, err := install.DiffOf(ctx, r.Config, options, objects)
 		if err != nil {
 			return rest(v1beta1.ReasonFailed, err.Error()), err

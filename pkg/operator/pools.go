@@ -50,6 +50,7 @@ type PoolReconciler struct {
 	Config *rest.Config
 	// Events may be nil.
 	Events    events.EventRecorder
+	timing    *timing // nil is usual
 	conflicts conflicts
 }
 
@@ -81,7 +82,7 @@ func (r *PoolReconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Re
 	for i := range pools {
 		failures = append(failures, r.report(ctx, &pools[i], refused))
 	}
-	return r.conflicts.ended(resyncReady, failures...)
+	return r.conflicts.ended(r.timing.orUsual().resyncReady, failures...)
 }
 
 // reconcile applies the agents of all pools that a valid Bundle allows.
@@ -120,9 +121,9 @@ func (r *PoolReconciler) reconcile(ctx context.Context, b *v1beta1.Bundle, pools
 		failures = append(failures, r.report(ctx, &pools[i], verdicts[i]))
 	}
 	if len(outcomes) > 0 {
-		return r.conflicts.ended(resyncNotReady, failures...)
+		return r.conflicts.ended(r.timing.orUsual().resyncNotReady, failures...)
 	}
-	return r.conflicts.ended(resyncReady, failures...)
+	return r.conflicts.ended(r.timing.orUsual().resyncReady, failures...)
 }
 
 // poolObject is the workload of a pool: the Bundle's agents with what the pool sets.

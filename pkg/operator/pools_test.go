@@ -14,7 +14,9 @@ import (
 	"k8s.io/client-go/dynamic"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/v1beta1"
+	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 	"github.com/fairlead-dev/fairlead/pkg/operator"
 )
 
@@ -89,6 +91,8 @@ func (l *poolLooks) patchAgents(pool, patch string) {
 // TestPoolsApart: what blocks one pool is said of that pool alone, and keeps no other from being applied or removed. The
 // same holds for drift while the operator only observes.
 func TestPoolsApart(t *testing.T) {
+	testutil.Full(t, "a variant of TestInstalled")
+	daemontest.Beside(t)
 	l := startPools(t, "a", "b", "gone")
 	deployments := l.client.AppsV1().Deployments("kube-system")
 	// As the controller of HorizontalPodAutoscalers does.
@@ -137,6 +141,8 @@ func TestPoolsApart(t *testing.T) {
 // TestOrphanedPool: the agents of a pool that is deleted with --cascade=orphan stay, before and after the garbage
 // collector has taken the reference to the pool. A pool of the same name has them again.
 func TestOrphanedPool(t *testing.T) {
+	testutil.Full(t, "a variant of TestPoolsApart")
+	daemontest.Beside(t)
 	l := startPools(t, "edge", "other")
 	orphan := metav1.DeletePropagationOrphan
 	if err := l.pools.Delete(t.Context(), "edge", metav1.DeleteOptions{PropagationPolicy: &orphan}); err != nil {
@@ -179,6 +185,8 @@ func TestOrphanedPool(t *testing.T) {
 // TestStrayPool: a pool that is not valid keeps the workloads that are its own, of either kind, and not those of a pool of the
 // same name in another namespace.
 func TestStrayPool(t *testing.T) {
+	testutil.Full(t, "a variant of TestPoolsApart")
+	daemontest.Beside(t)
 	l := startPools(t, "a")
 	stray := l.kind("tunnelpools").Namespace("default")
 	if _, err := stray.Create(t.Context(), object("TunnelPool", "default", "a", map[string]any{}), metav1.CreateOptions{}); err != nil {

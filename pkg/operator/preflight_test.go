@@ -18,13 +18,17 @@ import (
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/v1beta1"
+	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 	"github.com/fairlead-dev/fairlead/pkg/operator"
 )
 
 // TestPreflight: the operator refuses to apply what `fairlead install` refuses, with the same remedy, and a user
 // may tell it to apply nevertheless.
 func TestPreflight(t *testing.T) {
+	testutil.Full(t, "a variant of TestBundle")
+	daemontest.Beside(t)
 	e := start(t)
 	e.definitions()
 	version := ""

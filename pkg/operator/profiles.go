@@ -126,6 +126,7 @@ type ProfileReconciler struct {
 	Client client.Client
 	// Events may be nil.
 	Events    events.EventRecorder
+	timing    *timing // nil is usual
 	conflicts conflicts
 }
 
@@ -149,9 +150,9 @@ func (r *ProfileReconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl
 		failures = append(failures, r.report(ctx, p, v, programmed))
 	}
 	if !programmed.accepted {
-		return r.conflicts.ended(resyncNotReady, failures...)
+		return r.conflicts.ended(r.timing.orUsual().resyncNotReady, failures...)
 	}
-	return r.conflicts.ended(resyncReady, failures...)
+	return r.conflicts.ended(r.timing.orUsual().resyncReady, failures...)
 }
 
 // look returns a verdict on each profile, and whether the scheduler runs with those that are

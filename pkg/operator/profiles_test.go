@@ -15,7 +15,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/v1beta1"
+	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 	"github.com/fairlead-dev/fairlead/pkg/operator"
 )
 
@@ -92,6 +94,8 @@ func raw(name, plugin string) map[string]any {
 // TestAssignedProfile: assignments may name a SchedulerProfile. While there is none of that name, the Bundle says so, and
 // nothing is changed; TunnelPools, which have nothing to do with it, are applied.
 func TestAssignedProfile(t *testing.T) {
+	testutil.Full(t, "a variant of TestInstalled")
+	daemontest.Beside(t)
 	l := startProfiles(t, map[string]any{"scheduler": map[string]any{"assignments": []any{
 		map[string]any{"schedulerName": "night-batch", "podSelector": map[string]any{"matchLabels": map[string]any{"batch": "true"}}},
 	}}})
@@ -159,6 +163,8 @@ func TestAssignedProfile(t *testing.T) {
 // TestProfileBecomesInvalid: a profile with which the scheduler runs and that stops being valid, by a change of its own,
 // changes nothing: Pods that name it are still scheduled. The Bundle names it, and its other parts are applied.
 func TestProfileBecomesInvalid(t *testing.T) {
+	testutil.Full(t, "a variant of TestAssignedProfile")
+	daemontest.Beside(t)
 	l := startProfiles(t, map[string]any{})
 	l.create("x", raw("x", "ImageLocality"))
 	l.look()

@@ -11,7 +11,7 @@ import (
 
 // TestRetries: looks that fail for hours go on once a minute at least, and not all the time.
 func TestRetries(t *testing.T) {
-	limiter := retries()
+	limiter := retries(usual)
 	request := reconcile.Request{}
 	total := time.Duration(0)
 	for range 20 {

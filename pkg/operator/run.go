@@ -7,6 +7,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -25,7 +26,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -64,6 +64,9 @@ type Options struct {
 	// Drain is how long the operator goes on after SIGTERM, or when it has lost the leader's Lease, without being ready: so
 	// long API servers may still call this replica.
 	Drain time.Duration
+
+	timing   *timing              // nil is usual
+	registry *prometheus.Registry // has the metrics of the webhook; nil makes one
 }
 
 // The conversion webhook holds webhookRequests times webhookBytes at most, several times over
@@ -97,10 +100,13 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 		return err
 	}
 	convert := webhook.New(webhook.Options{MaxInFlight: webhookRequests, MaxBytes: webhookBytes})
-	if err := metrics.Registry.Register(convert); err != nil {
+	if o.registry == nil {
+		o.registry = prometheus.NewRegistry()
+	}
+	if err := o.registry.Register(convert); err != nil {
 		return err
 	}
-	defer metrics.Registry.Unregister(convert)
+	defer o.registry.Unregister(convert)
 	converts, err := serveWebhook(ctx, o.WebhookAddress, convert, certs)
 	if err != nil {
 		return err
@@ -142,7 +148,7 @@ func manage(ctx context.Context, cfg *rest.Config, o Options, certs *certificate
 	if err != nil {
 		return err
 	}
-	if err := addKeepers(m, cfg, certs, d, migration); err != nil {
+	if err := addKeepers(m, cfg, certs, d, migration, o.timing.orUsual()); err != nil {
 		return err
 	}
 	return m.Start(ctx)
@@ -203,8 +209,10 @@ func newManager(cfg *rest.Config, o Options, certs *certificates, migration *mig
 			return nil, err
 		}
 	}
+	t := o.timing.orUsual()
 	m, err := ctrl.NewManager(cfg, ctrl.Options{
 		Scheme: scheme, LeaderElection: o.LeaderElect, LeaderElectionID: operator.Name, LeaderElectionNamespace: o.Namespace,
+		LeaseDuration: &t.leaseDuration, RenewDeadline: &t.leaseRenew, RetryPeriod: &t.leaseRetry,
 		LeaderElectionReleaseOnCancel: true, HealthProbeBindAddress: "0", // see serveProbes
 		// Names need to be unique for metrics only, and a process has one manager except in tests.
 		Controller: ctrlconfig.Controller{SkipNameValidation: ptr.To(true)},
@@ -238,15 +246,9 @@ func trimmed(o any) (any, error) {
 	return o, nil
 }
 
-// Pauses between two looks after failures in a row: the first one, which doubles up to the last one.
-const (
-	retryFirst = time.Second
-	retryLast  = time.Minute
-)
-
 // retries bounds the pauses: the default of controller-runtime grows to 16 minutes.
-func retries() workqueue.TypedRateLimiter[reconcile.Request] {
-	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retryFirst, retryLast)
+func retries(t timing) workqueue.TypedRateLimiter[reconcile.Request] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](t.retryFirst, t.retryLast)
 }
 
 // addControllers adds the controllers of all kinds. Each looks at everything that its kind
@@ -263,11 +265,11 @@ func addControllers(m manager.Manager, cfg *rest.Config, o Options, certs *certi
 		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: bundle.ObjectName}}}
 	})
 	events := m.GetEventRecorder(operator.Name)
-	bundles := &BundleReconciler{Client: m.GetClient(), Config: cfg, Version: o.Version, Events: events, IgnorePreflight: o.IgnorePreflight, certificates: certs, migration: migration}
-	profiles := &ProfileReconciler{Client: m.GetClient(), Events: events}
-	pools := &PoolReconciler{Client: m.GetClient(), Config: cfg, Events: events}
+	bundles := &BundleReconciler{Client: m.GetClient(), Config: cfg, Version: o.Version, Events: events, IgnorePreflight: o.IgnorePreflight, certificates: certs, migration: migration, timing: o.timing}
+	profiles := &ProfileReconciler{Client: m.GetClient(), Events: events, timing: o.timing}
+	pools := &PoolReconciler{Client: m.GetClient(), Config: cfg, Events: events, timing: o.timing}
 	watching := func(name string, of ...builder.WatchesOption) *builder.Builder {
-		return ctrl.NewControllerManagedBy(m).Named(name).WithOptions(controller.Options{RateLimiter: retries()}).
+		return ctrl.NewControllerManagedBy(m).Named(name).WithOptions(controller.Options{RateLimiter: retries(o.timing.orUsual())}).
 			Watches(ofKind(kindBundle), one, of...).Watches(&appsv1.Deployment{}, workload).Watches(&appsv1.DaemonSet{}, workload)
 	}
 	return errors.Join(

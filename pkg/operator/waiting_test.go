@@ -14,13 +14,17 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/v1beta1"
+	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 	"github.com/fairlead-dev/fairlead/pkg/operator"
 )
 
 // TestWaiting: while `fairlead install` runs, the operator waits. That is no failure: there is no error, no
 // event, and no message that differs for each run.
 func TestWaiting(t *testing.T) {
+	testutil.Full(t, "waits for the time limit of a lock")
+	daemontest.Beside(t)
 	e := start(t)
 	e.definitions()
 	if _, err := e.bundles.Create(t.Context(), object("Bundle", "", "default", map[string]any{}), metav1.CreateOptions{}); err != nil {
@@ -32,9 +36,10 @@ func TestWaiting(t *testing.T) {
 	}
 	unlock := e.lock()
 	recorder := events.NewFakeRecorder(1000)
+	bundles := &operator.BundleReconciler{Client: newRacing(t, e.cfg), Config: e.cfg, Events: recorder}
+	tunnelPools := &operator.PoolReconciler{Client: newRacing(t, e.cfg), Config: e.cfg, Events: recorder}
 	reconcilers := []reconcile.Reconciler{
-		&operator.BundleReconciler{Client: newRacing(t, e.cfg), Config: e.cfg, Events: recorder},
-		&operator.PoolReconciler{Client: newRacing(t, e.cfg), Config: e.cfg, Events: recorder},
+		bundles.WaitFor(5 * time.Second), tunnelPools.WaitFor(5 * time.Second),
 	}
 	look := func(next time.Duration) {
 		t.Helper()
@@ -65,6 +70,8 @@ func TestWaiting(t *testing.T) {
 		}
 	}
 	unlock()
+	bundles.WaitFor(bound)
+	tunnelPools.WaitFor(bound)
 	look(time.Hour)
 	e.reconciled(v1beta1.ReasonAsWanted)
 	e.condition(pools, "edge", v1beta1.PoolAccepted, v1beta1.ReasonAccepted)

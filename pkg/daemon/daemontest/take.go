@@ -42,6 +42,15 @@ func TakeControlPlane(t *testing.T) *ControlPlane {
 	return p.ControlPlane
 }
 
+// Beside runs a test in parallel with others that take a control plane, but not in `make test`: the start of a second control plane
+// takes longer than the few tests there.
+func Beside(t *testing.T) {
+	t.Helper()
+	if !testutil.Main() {
+		t.Parallel()
+	}
+}
+
 func takePlane(t *testing.T) *plane {
 	t.Helper()
 	shared.Lock()
@@ -140,7 +149,8 @@ func (p *plane) objects(ctx context.Context) (all []object, err error) {
 func ofAPIServer(resource string, o *metav1.PartialObjectMetadata) bool {
 	return o.Labels["kubernetes.io/bootstrapping"] != "" || o.Labels["kube-aggregator.kubernetes.io/automanaged"] != "" || o.Annotations["apf.kubernetes.io/autoupdate-spec"] != "" ||
 		resource == "namespaces" && (o.Name == metav1.NamespaceDefault || strings.HasPrefix(o.Name, "kube-")) || o.Namespace == metav1.NamespaceDefault && o.Name == "kubernetes" ||
-		o.Namespace == metav1.NamespaceSystem && (strings.HasPrefix(o.Name, "apiserver-") || strings.HasPrefix(o.Name, "kube-apiserver-") || o.Name == "extension-apiserver-authentication")
+		resource == "leases" && strings.HasPrefix(o.Name, "apiserver-") ||
+		resource == "configmaps" && (strings.HasPrefix(o.Name, "kube-apiserver-") || o.Name == "extension-apiserver-authentication")
 }
 
 // clean removes all objects that tests have made, whatever finalizers they have.
