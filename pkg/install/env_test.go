@@ -100,6 +100,7 @@ func TestAgainstAPIServer(t *testing.T) {
 				testutil.Full(t, i.full)
 			}
 			daemontest.Beside(t)
+			testutil.Limit(t, 3*time.Minute) // with eight busy loops
 			cp := daemontest.TakeControlPlane(t)
 			cfg, err := clientcmd.BuildConfigFromFlags("", cp.Kubeconfig)
 			if err != nil {

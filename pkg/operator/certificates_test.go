@@ -231,6 +231,7 @@ func TestUnpublishedCA(t *testing.T) {
 func TestSecretWatched(t *testing.T) {
 	testutil.Full(t, "certificates of two replicas")
 	daemontest.Beside(t)
+	testutil.Limit(t, 5*time.Minute) // with eight busy loops
 	cp := daemontest.TakeControlPlane(t)
 	cfg, err := clientcmd.BuildConfigFromFlags("", cp.Kubeconfig)
 	if err != nil {

@@ -219,7 +219,7 @@ func TestDelete(t *testing.T) {
 		return err
 	})
 	e.event("Bundle", "Changed", "konnectivity-agent-pool-more deleted")
-	time.Sleep(3 * time.Second)
+	time.Sleep(time.Second) // in which nothing deletes the agents
 	if _, err := e.client.AppsV1().DaemonSets("kube-system").Get(t.Context(), "konnectivity-agent", metav1.GetOptions{}); err != nil {
 		t.Errorf("the agents are gone before the scheduler: %v", err)
 	}

@@ -47,6 +47,7 @@ func foreignDefinition(change func(*apiextensionsv1.CustomResourceDefinitionSpec
 func TestForeignDefinitions(t *testing.T) {
 	testutil.Full(t, "many definitions of others")
 	daemontest.Beside(t)
+	testutil.Limit(t, 5*time.Minute) // with eight busy loops
 	cp := daemontest.TakeControlPlane(t)
 	cfg, err := clientcmd.BuildConfigFromFlags("", cp.Kubeconfig)
 	if err != nil {

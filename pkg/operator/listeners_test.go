@@ -159,7 +159,7 @@ func TestEnding(t *testing.T) {
 // the answer, or the error.
 func slowConversion(t *testing.T, url string) (answered chan string, sendRest func()) {
 	t.Helper()
-	const text = `{"request": {"uid": "1", "desiredAPIVersion": "fairlead.dev/v1beta1", "objects": [{"apiVersion": "fairlead.dev/v1alpha1", "kind": "TunnelPool", "metadata": {"name": "a"}}]}}`
+	const text = `{"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview", "request": {"uid": "1", "desiredAPIVersion": "fairlead.dev/v1beta1", "objects": [{"apiVersion": "fairlead.dev/v1alpha1", "kind": "TunnelPool", "metadata": {"name": "a"}}]}}`
 	body, writer := io.Pipe()
 	client := &http.Client{Timeout: bound, Transport: &http.Transport{
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true, //nolint:gosec // the test is about the end

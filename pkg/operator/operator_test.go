@@ -63,6 +63,7 @@ func controlPlane(t *testing.T, apiServerArgs []string) *daemontest.ControlPlane
 
 func start(t *testing.T, apiServerArgs ...string) *env {
 	t.Helper()
+	testutil.Limit(t, 5*time.Minute) // with eight busy loops, what takes ten seconds takes more than a minute
 	cp := controlPlane(t, apiServerArgs)
 	cfg, err := clientcmd.BuildConfigFromFlags("", cp.Kubeconfig)
 	if err != nil {
@@ -171,6 +172,7 @@ func (e *env) versions() map[string]string {
 // the command has installed, restores a deleted object, names foreign fields and their
 // owner, obeys Observe, refuses an invalid spec, and leaves all objects at the end.
 func TestBundle(t *testing.T) {
+	testutil.Full(t, "TestInstalled shows that a Bundle is applied and its objects are restored")
 	daemontest.Beside(t)
 	e := start(t)
 	out, err := bundle.Render(config.New())

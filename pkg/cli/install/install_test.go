@@ -9,12 +9,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/bundletest"
 	"github.com/fairlead-dev/fairlead/pkg/cli/diff"
 	"github.com/fairlead-dev/fairlead/pkg/cli/install"
@@ -59,8 +61,24 @@ func (w want) check(t *testing.T, out, err string, code int) {
 	}
 }
 
+func TestMain(m *testing.M) { os.Exit(daemontest.RunShared(m)) }
+
+// runOut runs a command with a time limit that grows until the command says what it has waited for. How long it takes until
+// it waits depends on the machine.
+func runOut(t *testing.T, w want, args ...string) {
+	t.Helper()
+	for limit := time.Second; ; limit *= 2 {
+		out, err, code := run(t, args[0], append(args[1:], "--timeout", limit.String())...)
+		if strings.Contains(err, w.err) || limit > time.Minute {
+			w.check(t, out, err, code)
+			return
+		}
+	}
+}
+
 func TestCommands(t *testing.T) {
-	cp := daemontest.StartControlPlane(t)
+	testutil.Limit(t, 3*time.Minute) // with eight busy loops
+	cp := daemontest.TakeControlPlane(t)
 	t.Setenv("KUBECONFIG", cp.Kubeconfig)
 	other := filepath.Join(t.TempDir(), "other.yaml")
 	if err := os.WriteFile(other, []byte(bundletest.File("scheduler: {replicas: 3}")), 0o600); err != nil {
@@ -78,7 +96,7 @@ func TestCommands(t *testing.T) {
 		{[]string{"diff"}, want{0, "", ""}},
 		{[]string{"diff", "-f", other}, want{1, "-  replicas: 2\n+  replicas: 3\n", "1 of the bundle's objects"}},
 		{[]string{"diff", "-f", other, "-o", "json"}, want{1, `"action": "configured"`, ""}},
-		{[]string{"install", "-q", "--timeout", "10s"}, want{1, "", "DaemonSet kube-system/konnectivity-agent is not rolled out: its controller has not seen it yet"}},
+		{[]string{"install", "-q", waitsForever}, want{1, "", "DaemonSet kube-system/konnectivity-agent is not rolled out: its controller has not seen it yet"}},
 		{[]string{"uninstall"}, want{1, "", "stdin is not a terminal"}},
 		{[]string{"uninstall", "--dry-run", "-o", "name"}, want{0, "deployment.apps/my-scheduler\n", ""}},
 		{[]string{"uninstall", "--yes"}, want{0, "deployment.apps/my-scheduler deleted\n", ""}},
@@ -93,16 +111,24 @@ func TestCommands(t *testing.T) {
 		{[]string{"install", "--server", "https://127.0.0.1:1"}, want{1, "", "connection refused"}},
 	} {
 		t.Run(strings.Join(step.args, " "), func(t *testing.T) {
+			if last := len(step.args) - 1; step.args[last] == waitsForever {
+				runOut(t, step.want, step.args[:last]...)
+				return
+			}
 			out, err, code := run(t, step.args[0], step.args[1:]...)
 			step.want.check(t, out, err, code)
 		})
 	}
 }
 
+// waitsForever marks a step of TestCommands that ends with its time limit.
+const waitsForever = "--timeout"
+
 // TestName proves that --name finds the named cluster's context where another one is
 // the current one.
 func TestName(t *testing.T) {
-	cp := daemontest.StartControlPlane(t)
+	testutil.Limit(t, 3*time.Minute) // with eight busy loops
+	cp := daemontest.TakeControlPlane(t)
 	config, err := clientcmd.LoadFromFile(cp.Kubeconfig)
 	if err != nil {
 		t.Fatal(err)

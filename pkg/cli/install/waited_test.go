@@ -9,7 +9,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/bundletest"
 	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 	lock "github.com/fairlead-dev/fairlead/pkg/install"
@@ -17,7 +19,9 @@ import (
 
 // TestWaited: a run that has waited for another one does not replace the certificates that the other one has made.
 func TestWaited(t *testing.T) {
-	cp := daemontest.StartControlPlane(t)
+	testutil.Full(t, "TestAgainstAPIServer of package install shows the same without the command")
+	testutil.Limit(t, 3*time.Minute) // with eight busy loops
+	cp := daemontest.TakeControlPlane(t)
 	file := filepath.Join(t.TempDir(), "bundle.yaml")
 	if err := os.WriteFile(file, []byte(bundletest.File("gateway: {enabled: true}")), 0o600); err != nil {
 		t.Fatal(err)

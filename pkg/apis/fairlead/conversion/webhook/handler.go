@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"mime"
 	"net/http"
 	"time"
 
@@ -128,6 +129,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.refuse(w, http.StatusMethodNotAllowed, "bad_request", "send a ConversionReview by POST")
 		return
 	}
+	if !isJSON(r.Header.Get("Content-Type")) {
+		h.refuse(w, http.StatusBadRequest, "bad_request", "send a ConversionReview as Content-Type: application/json")
+		return
+	}
 	account := &account{budget: h.memory}
 	defer account.release()
 	start := time.Now()
@@ -144,6 +149,15 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	account.waits(func() { _ = http.NewResponseController(w).SetWriteDeadline(past) })
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = w.Write(answer) // fails if the client has gone
+}
+
+// isJSON reports whether a Content-Type is that of JSON, or none: then the body tells.
+func isJSON(contentType string) bool {
+	if contentType == "" {
+		return true
+	}
+	mediaType, _, err := mime.ParseMediaType(contentType)
+	return err == nil && mediaType == "application/json"
 }
 
 // read returns the body once it is whole.
@@ -180,6 +194,9 @@ func (h *Handler) read(w http.ResponseWriter, r *http.Request, account *account)
 	}
 }
 
+// reviewKind is the kind of requests and answers.
+const reviewKind = "ConversionReview"
+
 // errTooManyValues is the answer to a request that would take far more memory than its bytes.
 var errTooManyValues = errors.New("the request has too many values for its size: list fewer objects at once (limit)")
 
@@ -205,9 +222,13 @@ func (h *Handler) answer(ctx context.Context, body []byte) ([]byte, error) {
 	if err := json.Unmarshal(body, review); err != nil {
 		return nil, err
 	}
+	if gvk := review.GroupVersionKind(); gvk.Group != apiextensionsv1.GroupName || gvk.Kind != reviewKind {
+		return nil, fmt.Errorf("the body is of apiVersion %q and kind %q", review.APIVersion, review.Kind)
+	}
 	if review.Request == nil {
 		return nil, errors.New("request is missing")
 	}
+	// The answer has the apiVersion of the request. Versions v1 and v1beta1 have the same fields.
 	review.Response = h.convert(review.Request)
 	review.Request = nil
 	h.requests.WithLabelValues(review.Response.Result.Status).Inc()
@@ -254,7 +275,7 @@ func (h *Handler) refuseError(w http.ResponseWriter, err error) {
 	case errors.Is(err, errTooManyValues):
 		h.refuse(w, http.StatusRequestEntityTooLarge, "too_large", err.Error())
 	default:
-		h.refuse(w, http.StatusBadRequest, "bad_request", "no apiextensions.k8s.io/v1 ConversionReview: "+err.Error())
+		h.refuse(w, http.StatusBadRequest, "bad_request", "no ConversionReview of apiextensions.k8s.io: "+err.Error())
 	}
 }
 

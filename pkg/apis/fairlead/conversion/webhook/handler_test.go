@@ -5,6 +5,7 @@ package webhook_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -14,20 +15,28 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensionsv1beta1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1beta1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/conversion"
 	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/conversion/webhook"
 )
 
+// typeMeta is that of the reviews that kube-apiserver sends.
+var typeMeta = metav1.TypeMeta{APIVersion: apiextensionsv1.SchemeGroupVersion.String(), Kind: "ConversionReview"}
+
 func review(t *testing.T, to string, objects ...string) []byte {
 	t.Helper()
-	r := &apiextensionsv1.ConversionReview{Request: &apiextensionsv1.ConversionRequest{UID: "uid-1", DesiredAPIVersion: to}}
+	r := &apiextensionsv1.ConversionReview{TypeMeta: typeMeta, Request: &apiextensionsv1.ConversionRequest{UID: "uid-1", DesiredAPIVersion: to}}
 	for _, o := range objects {
 		r.Request.Objects = append(r.Request.Objects, runtime.RawExtension{Raw: []byte(o)})
 	}
@@ -95,12 +104,14 @@ func TestRefuses(t *testing.T) {
 		code   int
 		want   string
 	}{
-		"method":    {http.MethodGet, nil, http.StatusMethodNotAllowed, "POST"},
-		"no JSON":   {http.MethodPost, []byte("{"), http.StatusBadRequest, "ConversionReview"},
-		"empty":     {http.MethodPost, []byte("{}"), http.StatusBadRequest, "request is missing"},
-		"too large": {http.MethodPost, review(t, conversion.V1beta1, fmt.Sprintf(`{"a": %q}`, strings.Repeat("x", 2000))), http.StatusRequestEntityTooLarge, "2000 bytes"},
-		"kind":      {http.MethodPost, review(t, conversion.V1beta1, oldPool, strings.Replace(oldPool, "TunnelPool", "Pond", 1)), http.StatusOK, `object 1: kind \"Pond\"`},
-		"version":   {http.MethodPost, review(t, "fairlead.dev/v9", oldPool), http.StatusOK, "fairlead.dev/v9"},
+		"method":            {http.MethodGet, nil, http.StatusMethodNotAllowed, "POST"},
+		"no JSON":           {http.MethodPost, []byte("{"), http.StatusBadRequest, "ConversionReview"},
+		"empty":             {http.MethodPost, []byte("{}"), http.StatusBadRequest, `kind ""`},
+		"kind of admission": {http.MethodPost, []byte(`{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {"uid": "1"}}`), http.StatusBadRequest, `kind "AdmissionReview"`},
+		"no request":        {http.MethodPost, []byte(`{"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview"}`), http.StatusBadRequest, "request is missing"},
+		"too large":         {http.MethodPost, review(t, conversion.V1beta1, fmt.Sprintf(`{"a": %q}`, strings.Repeat("x", 2000))), http.StatusRequestEntityTooLarge, "2000 bytes"},
+		"kind":              {http.MethodPost, review(t, conversion.V1beta1, oldPool, strings.Replace(oldPool, "TunnelPool", "Pond", 1)), http.StatusOK, `object 1: kind \"Pond\"`},
+		"version":           {http.MethodPost, review(t, "fairlead.dev/v9", oldPool), http.StatusOK, "fairlead.dev/v9"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := httptest.NewRecorder()
@@ -109,6 +120,58 @@ func TestRefuses(t *testing.T) {
 				t.Errorf("%d: %s, want %d with %q", w.Code, w.Body, tc.code, tc.want)
 			}
 		})
+	}
+}
+
+// TestContentType checks that a review is taken as JSON alone.
+// VER-90: A request has Content-Type: application/json.
+func TestContentType(t *testing.T) {
+	h := webhook.New(webhook.Options{})
+	for contentType, code := range map[string]int{
+		"application/json": http.StatusOK, "application/json; charset=utf-8": http.StatusOK, "": http.StatusOK,
+		"application/yaml": http.StatusBadRequest, "application/vnd.kubernetes.protobuf": http.StatusBadRequest, "text/plain": http.StatusBadRequest, ";": http.StatusBadRequest,
+	} {
+		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, webhook.Path, bytes.NewReader(review(t, conversion.V1beta1, oldPool)))
+		r.Header.Set("Content-Type", contentType)
+		h.ServeHTTP(w, r)
+		if w.Code != code || code == http.StatusBadRequest && !strings.Contains(w.Body.String(), "application/json") {
+			t.Errorf("%q: %d: %s, want %d", contentType, w.Code, w.Body, code)
+		}
+	}
+}
+
+// TestReviewVersions checks that a review of each version is answered in its version, which has to be the one of the request.
+// VER-93: The answer is a ConversionReview of the version received, as JSON, with status 200.
+// OLD-40: The webhook answers v1beta1 as well, which kube-apiserver sends to a webhook that lists it first.
+func TestReviewVersions(t *testing.T) {
+	h := webhook.New(webhook.Options{})
+	for _, version := range []string{"v1", "v1beta1"} {
+		body := fmt.Sprintf(`{"apiVersion": "apiextensions.k8s.io/%s", "kind": "ConversionReview", "request": {"uid": "uid-1", "desiredAPIVersion": "fairlead.dev/v1beta1", "objects": [%s]}}`, version, oldPool)
+		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, webhook.Path, strings.NewReader(body))
+		r.Header.Set("Content-Type", "application/json")
+		h.ServeHTTP(w, r)
+		if w.Code != http.StatusOK || w.Header().Get("Content-Type") != "application/json" {
+			t.Fatalf("%s: %d, %v: %s", version, w.Code, w.Header(), w.Body)
+		}
+		// Decoded as kube-apiserver does: by apiVersion and kind, into the type of the version.
+		scheme := runtime.NewScheme()
+		if err := errors.Join(apiextensionsv1.AddToScheme(scheme), apiextensionsv1beta1.AddToScheme(scheme)); err != nil {
+			t.Fatal(err)
+		}
+		answer, gvk, err := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer().Decode(w.Body.Bytes(), nil, nil)
+		if err != nil || gvk.Version != version {
+			t.Fatalf("%s: decoded as %v: %v: %s", version, gvk, err, w.Body)
+		}
+		uid, status, objects := types.UID(""), "", []runtime.RawExtension(nil)
+		switch a := answer.(type) {
+		case *apiextensionsv1.ConversionReview:
+			uid, status, objects = a.Response.UID, a.Response.Result.Status, a.Response.ConvertedObjects
+		case *apiextensionsv1beta1.ConversionReview:
+			uid, status, objects = a.Response.UID, a.Response.Result.Status, a.Response.ConvertedObjects
+		}
+		if uid != "uid-1" || status != metav1.StatusSuccess || len(objects) != 1 || !strings.Contains(string(objects[0].Raw), `"hostNetwork":"Enabled"`) {
+			t.Errorf("%s: %s", version, w.Body)
+		}
 	}
 }
 
@@ -254,22 +317,27 @@ func TestQueue(t *testing.T) {
 // TestDuration: the metric has the whole time of each request, from its begin to its answer, also of one that is refused.
 func TestDuration(t *testing.T) {
 	handler := webhook.New(webhook.Options{})
-	server := httptest.NewServer(handler)
-	defer server.Close()
-	body, writer := io.Pipe()
-	const wait = 300 * time.Millisecond
-	go func() {
-		_, _ = writer.Write([]byte(" ")) // returns when the transport has read it
-		time.Sleep(wait)
-		_, _ = writer.Write(review(t, conversion.V1beta1, oldPool))
-		_ = writer.Close()
-	}()
-	if status, _ := post(t, server.Client(), server.URL, body); status != http.StatusOK {
-		t.Errorf("a slow request: %d", status)
-	}
-	if status, _ := post(t, server.Client(), server.URL, strings.NewReader("no review")); status != http.StatusBadRequest {
-		t.Errorf("no review: %d", status)
-	}
+	const wait = 3 * time.Second
+	synctest.Test(t, func(t *testing.T) {
+		ask := func(body io.Reader) int {
+			w := httptest.NewRecorder()
+			handler.ServeHTTP(w, httptest.NewRequest(http.MethodPost, webhook.Path, body))
+			return w.Code
+		}
+		body, writer := io.Pipe()
+		go func() {
+			_, _ = writer.Write([]byte(" ")) // returns when the handler has read it
+			time.Sleep(wait)
+			_, _ = writer.Write(review(t, conversion.V1beta1, oldPool))
+			_ = writer.Close()
+		}()
+		if status := ask(body); status != http.StatusOK {
+			t.Errorf("a slow request: %d", status)
+		}
+		if status := ask(strings.NewReader("no review")); status != http.StatusBadRequest {
+			t.Errorf("no review: %d", status)
+		}
+	})
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(handler)
 	families, err := registry.Gather()
@@ -281,8 +349,8 @@ func TestDuration(t *testing.T) {
 			continue
 		}
 		h := f.GetMetric()[0].GetHistogram()
-		if h.GetSampleCount() != 2 || h.GetSampleSum() < wait.Seconds() {
-			t.Errorf("%d requests took %v s, want 2 and more than %v", h.GetSampleCount(), h.GetSampleSum(), wait)
+		if h.GetSampleCount() != 2 || h.GetSampleSum() != wait.Seconds() {
+			t.Errorf("%d requests took %v s, want 2 and %v", h.GetSampleCount(), h.GetSampleSum(), wait)
 		}
 		if last := h.GetBucket()[len(h.GetBucket())-1].GetUpperBound(); last <= webhook.DefaultMaxWait.Seconds() {
 			t.Errorf("the largest bucket is %v s, no more than the longest wait", last)
