@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/fairlead-dev/fairlead/pkg/crd"
+	"github.com/fairlead-dev/fairlead/pkg/crd/internal/crdtest"
 	"github.com/fairlead-dev/fairlead/pkg/crd/validate"
 )
 
@@ -90,7 +91,7 @@ func withoutServerFields(u *unstructured.Unstructured) map[string]any {
 	for _, f := range []string{"uid", "creationTimestamp", "resourceVersion", "managedFields", "selfLink"} {
 		unstructured.RemoveNestedField(out.Object, "metadata", f)
 	}
-	return asJSON(out.Object)
+	return crdtest.AsJSON(out.Object)
 }
 
 // etcd reads the stored objects below a prefix, by name.

@@ -24,13 +24,15 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/crd"
+	"github.com/fairlead-dev/fairlead/pkg/crd/internal/crdtest"
 	"github.com/fairlead-dev/fairlead/pkg/crd/lint"
 	"github.com/fairlead-dev/fairlead/pkg/crd/validate"
 	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 )
 
-const bound = 30 * time.Second
+const bound = time.Minute
 
 // env is a real etcd and kube-apiserver.
 type env struct {
@@ -40,6 +42,7 @@ type env struct {
 	crds   apiextensions.Interface
 	egress map[string]*egressProxy // of TestDocuments, by selection
 	late   <-chan lateReply        // of TestDocuments
+	owners *crd.Definition         // of TestDocuments, for the step removal
 }
 
 func startEnv(t *testing.T, apiServerArgs ...string) *env {
@@ -59,6 +62,8 @@ func startEnv(t *testing.T, apiServerArgs ...string) *env {
 
 // TestAgainstAPIServer compares the tools with a real API server, the same for all subtests.
 func TestAgainstAPIServer(t *testing.T) {
+	t.Parallel()
+	testutil.Limit(t, 5*time.Minute) // the subtests use one control plane
 	e := startEnv(t, "--feature-gates=StorageVersionMigrator=true", "--runtime-config=storagemigration.k8s.io/v1beta1=true")
 	t.Run("definitions and objects", e.testAnswers)
 	t.Run("changes", e.testChanges)
@@ -114,13 +119,13 @@ const definitionsPath = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions
 // testdata/cases what the tools say of it.
 func (e *env) testAnswers(t *testing.T) {
 	accepted := map[*testCase]*crd.Definition{}
-	for _, c := range cases(t) {
+	for _, c := range crdtest.Cases(t) {
 		schema := c.Schema
 		if c.Before != nil {
 			schema = c.Before
 		}
 		t.Run(c.Name, func(t *testing.T) {
-			d := c.definition(t, schema)
+			d := c.Definition(t, schema)
 			got := e.do(t, http.MethodPost, definitionsPath+"?fieldValidation=Ignore", d.Document.Raw)
 			findings, err := lint.Definition(t.Context(), d)
 			if err != nil {
@@ -221,20 +226,20 @@ func (e *env) compareObjects(t *testing.T, c *testCase, d *crd.Definition) {
 			if o.Strict {
 				mode = "fieldValidation=Strict"
 			}
-			body := c.body(d, o, i, o.Object)
+			body := c.Body(d, o, i, o.Object)
 			var got answer
 			if o.Old == nil {
 				got = e.served(t, d, http.MethodPost, url(d, body, "", mode), body)
 			} else {
-				old := e.served(t, d, http.MethodPost, url(d, body, ""), c.body(d, o, i, o.Old))
+				old := e.served(t, d, http.MethodPost, url(d, body, ""), c.Body(d, o, i, o.Old))
 				if old.status != nil {
 					t.Fatalf("the old object is refused: %+v", old.status)
 				}
 				got = e.do(t, http.MethodPut, url(d, body, subresource(o, old.object.GetName()), mode), withVersion(t, body, old.object.GetResourceVersion()))
 			}
-			compareAnswer(t, got, c.tool(t, v, d, o, i))
+			compareAnswer(t, got, c.Tool(t, v, d, o, i))
 			if got.object != nil {
-				e.compareStored(t, d, got.object, c.tool(t, v, d, o, i))
+				e.compareStored(t, d, got.object, c.Tool(t, v, d, o, i))
 			}
 		})
 	}
@@ -279,7 +284,7 @@ func withVersion(t *testing.T, body []byte, version string) []byte {
 // compareRatcheting stores the old objects under the old schema, changes the schema, and
 // compares the answers to dry runs once the API server uses the new one.
 func (e *env) compareRatcheting(t *testing.T, c *testCase) {
-	before, d := c.definition(t, c.Before), c.definition(t, c.Schema)
+	before, d := c.Definition(t, c.Before), c.Definition(t, c.Schema)
 	v, err := validate.New(t.Context(), d)
 	if err != nil {
 		t.Fatal(err)
@@ -289,7 +294,7 @@ func (e *env) compareRatcheting(t *testing.T, c *testCase) {
 		if o.Old == nil {
 			continue
 		}
-		body := c.body(before, o, i, o.Old)
+		body := c.Body(before, o, i, o.Old)
 		old := e.served(t, before, http.MethodPost, url(before, body, ""), body)
 		if old.status != nil {
 			t.Fatalf("the old object is refused: %+v", old.status)
@@ -305,8 +310,8 @@ func (e *env) compareRatcheting(t *testing.T, c *testCase) {
 		t.Fatal(err)
 	}
 	for i, o := range c.Objects {
-		body := c.body(d, o, i, o.Object)
-		want := c.tool(t, v, d, o, i)
+		body := c.Body(d, o, i, o.Object)
+		want := c.Tool(t, v, d, o, i)
 		daemontest.Eventually(t, bound, func() error {
 			var got answer
 			if o.Old == nil {

@@ -13,7 +13,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/crd/convert"
+	"github.com/fairlead-dev/fairlead/pkg/crd/internal/crdtest"
 	"github.com/fairlead-dev/fairlead/pkg/crd/internal/webhooktest"
 	"github.com/fairlead-dev/fairlead/pkg/crd/lint"
 )
@@ -21,9 +23,10 @@ import (
 // testChanges proves that kube-apiserver refuses a change of a definition in testdata/changes exactly where the
 // tool says so.
 func (e *env) testChanges(t *testing.T) {
-	for _, c := range changes(t) {
+	testutil.Full(t, "TestChanges judges the same changes without an API server")
+	for _, c := range crdtest.Changes(t) {
 		t.Run(c.Name, func(t *testing.T) {
-			old, current := c.generations(t)
+			old, current := c.Generations(t)
 			if a := e.do(t, http.MethodPost, definitionsPath, old.Document.Raw); a.status != nil {
 				t.Fatal(a.status)
 			}
@@ -48,22 +51,25 @@ func (e *env) testChanges(t *testing.T) {
 // It observes VER-61, VER-66, VER-67, VER-93, VER-94 and VER-95 of docs/requirements.md.
 // It also observes OLD-53 of docs/requirements.md.
 func (e *env) testConversions(t *testing.T) {
+	testutil.Full(t, "makes each mistake of a webhook")
 	i := 0
 	for name, m := range webhooktest.Mistakes {
 		i++
+		index := 600 + i
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			server := httptest.NewTLSServer(webhooktest.Handler(m.Mistake))
 			t.Cleanup(server.Close)
 			ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-			c := &testCase{File: "crontabs-versions.yaml", index: 600 + i, Set: map[string]any{"spec.conversion": map[string]any{
+			c := &testCase{File: "crontabs-versions.yaml", Index: index, Set: map[string]any{"spec.conversion": map[string]any{
 				"strategy": "Webhook", "webhook": map[string]any{"conversionReviewVersions": []any{"v1"}, "clientConfig": map[string]any{"url": server.URL, "caBundle": ca}}}}}
-			d := c.definition(t, nil)
+			d := c.Definition(t, nil)
 			if a := e.do(t, http.MethodPost, definitionsPath, d.Document.Raw); a.status != nil {
 				t.Fatal(a.status)
 			}
 			e.established(t, d.Name)
 			sample := map[string]any{"metadata": map[string]any{"name": "resists", "namespace": "default", "labels": map[string]any{"a": "b"}}, "hostPort": "localhost:1234"}
-			body := c.body(d, objectCase{}, 0, sample)
+			body := c.Body(d, objectCase{}, 0, sample)
 			if a := e.served(t, d, http.MethodPost, url(d, body, ""), body); a.status != nil {
 				t.Fatal(a.status)
 			}

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
@@ -82,7 +83,7 @@ func (k kubectlTest) until(t *testing.T, want string, args ...string) {
 func (e *env) testKubectl(t *testing.T) {
 	k := kubectlTest{e.kubectl(t)}
 	k.run(t, "", "apply", "-f", "testdata/crontabs.yaml")
-	k.run(t, "", "wait", "--for=condition=Established", "crd/"+cronTabs, "--timeout=30s")
+	k.run(t, "", "wait", "--for=condition=Established", "crd/"+cronTabs, "--timeout=60s")
 	if out := k.run(t, "", "api-resources", "--namespaced=false", "--api-group=apiextensions.k8s.io", "-o", "name"); out != "customresourcedefinitions.apiextensions.k8s.io\n" {
 		t.Errorf("definitions are not cluster-scoped:\n%s", out)
 	}
@@ -91,7 +92,7 @@ func (e *env) testKubectl(t *testing.T) {
 		t.Errorf("apply says %q", out)
 	}
 	for _, name := range []string{"crontab", "crontabs", "ct", "CronTab", "CRONTABS"} {
-		if out := k.run(t, "", "get", name); !regexp.MustCompile(`^NAME +AGE\nmy-new-cron-object +\d+s\n$`).MatchString(out) {
+		if out := k.run(t, "", "get", name); !regexp.MustCompile(`^NAME +AGE\nmy-new-cron-object +[\dms]+\n$`).MatchString(out) {
 			t.Errorf("kubectl get %s prints\n%s", name, out)
 		}
 	}
@@ -112,7 +113,7 @@ func (e *env) testKubectl(t *testing.T) {
 	}
 	e.merge(t, cronPath, columnsAndScale)
 	k.run(t, "", "patch", "ct", "my-new-cron-object", "--type=merge", "-p", `{"spec": {"replicas": 1}}`)
-	k.until(t, `^NAME +SPEC +REPLICAS +AGE\nmy-new-cron-object +\* \* \* \* \*/5 +1 +\d+s\n`, "get", "ct")
+	k.until(t, `^NAME +SPEC +REPLICAS +AGE\nmy-new-cron-object +\* \* \* \* \*/5 +1 +[\dms]+\n`, "get", "ct")
 	k.until(t, `^NAME +SPEC +REPLICAS +IMAGE +AGE\nmy-new-cron-object +\* \* \* \* \*/5 +1 +my-awesome-cron-image +`, "get", "ct", "-o", "wide")
 	k.until(t, `my-new-cron-object scaled`, "scale", "--replicas=5", "crontabs/my-new-cron-object")
 	if out := k.run(t, "", "get", "ct", "my-new-cron-object", "-o", "jsonpath={.spec.replicas}"); out != "5" {
@@ -163,8 +164,7 @@ func readBack(t *testing.T, text string) {
 // testControllers proves with the controllers of Kubernetes that an autoscaler needs the label
 // selector, that a PodDisruptionBudget counts by the scale subresource, and that objects go
 // with their namespace.
-// It observes CRD-17, CRD-185, CRD-186, CRD-187 and CRD-188 of docs/requirements.md.
-// It also observes API-04 of docs/requirements.md.
+// It observes API-04, CRD-17, CRD-185, CRD-186, CRD-187 and CRD-188 of docs/requirements.md.
 func (e *env) testControllers(t *testing.T) {
 	try := e.kubectl(t)
 	const objects = `
@@ -215,19 +215,31 @@ func (e *env) testControllers(t *testing.T) {
 	}
 }
 
-// testDeletion proves that the objects of a definition, and the path, go with the definition.
-// It observes CRD-18 of docs/requirements.md.
+// testDeletion proves that the objects of a definition, and the path, go with the definition, and that a condition says so while
+// an object remains.
+// It observes CRD-18 and CRD-21 of docs/requirements.md.
 func (e *env) testDeletion(t *testing.T) {
 	const objects = "/apis/stable.example.com/v1/namespaces/default/crontabs"
 	definition := get[struct{ Metadata struct{ Finalizers []string } }](t, e, cronPath, "application/json")
 	if n := len(e.etcd(t, "stable.example.com/crontabs/")); n == 0 {
 		t.Fatal("there are no objects to delete")
 	}
+	held := strings.NewReplacer("my-new-cron-object", "held", "metadata: {", "metadata: {finalizers: [example.org/held], ").Replace(cronObject)
+	if _, err := e.kubectl(t)(held, "create", "-f", "-"); err != nil {
+		t.Fatal(err)
+	}
 	if a := e.do(t, http.MethodDelete, cronPath, nil); a.status != nil {
 		t.Fatal(a.status)
 	} else if f := append(definition.Metadata.Finalizers, a.object.GetFinalizers()...); !strings.Contains(strings.Join(f, " "), "customresourcecleanup.apiextensions.k8s.io") {
 		t.Errorf("the finalizers are %v", f)
 	}
+	daemontest.Eventually(t, bound, func() error {
+		if got := e.condition(t, cronTabs, apiextensionsv1.Terminating); !strings.HasPrefix(got, "True InstanceDeletion") {
+			return fmt.Errorf("Terminating is %q", got)
+		}
+		return nil
+	})
+	e.merge(t, objects+"/held", `{"metadata": {"finalizers": []}}`)
 	e.eventually(t, cronPath, http.StatusNotFound)
 	if n := len(e.etcd(t, "stable.example.com/crontabs/")); n != 0 {
 		t.Errorf("%d objects are left in etcd", n)

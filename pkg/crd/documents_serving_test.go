@@ -23,7 +23,7 @@ const jsonType = "application/json"
 // defaults of those that it leaves out.
 // It observes CRD-02, CRD-03, CRD-04, CRD-05, CRD-06, CRD-07, CRD-08, CRD-11, CRD-12, CRD-20 and CRD-21 of docs/requirements.md.
 func (e *env) testDiscovery(t *testing.T) {
-	d := e.create(t, &testCase{index: 400, Set: map[string]any{"spec.names.singular": nil}})
+	d := e.create(t, &testCase{Index: 400, Set: map[string]any{"spec.names.singular": nil}})
 	list := get[metav1.APIResourceList](t, e, "/apis/"+d.Spec.Group+"/v1", jsonType)
 	if len(list.APIResources) != 1 {
 		t.Fatalf("resources %+v", list)
@@ -52,11 +52,11 @@ func (e *env) testDiscovery(t *testing.T) {
 	if live, err = e.crds.ApiextensionsV1().CustomResourceDefinitions().Get(t.Context(), d.Name, metav1.GetOptions{}); err != nil || live.Status.ObservedGeneration != 1 {
 		t.Errorf("observed generation %d, %v", live.Status.ObservedGeneration, err)
 	}
-	conflict := (&testCase{index: 400, Set: map[string]any{"spec.names.plural": "tabs", "metadata.name": "tabs." + d.Spec.Group}}).definition(t, nil)
+	conflict := (&testCase{Index: 400, Set: map[string]any{"spec.names.plural": "tabs", "metadata.name": "tabs." + d.Spec.Group}}).Definition(t, nil)
 	if a := e.do(t, http.MethodPost, definitionsPath, conflict.Document.Raw); a.status != nil {
 		t.Fatal(a.status)
 	}
-	cluster := e.do(t, http.MethodPost, definitionsPath, (&testCase{index: 401, Set: map[string]any{"spec.scope": "Cluster"}}).definition(t, nil).Document.Raw)
+	cluster := e.do(t, http.MethodPost, definitionsPath, (&testCase{Index: 401, Set: map[string]any{"spec.scope": "Cluster"}}).Definition(t, nil).Document.Raw)
 	if cluster.status != nil {
 		t.Fatal(cluster.status)
 	}
@@ -65,7 +65,7 @@ func (e *env) testDiscovery(t *testing.T) {
 		t.Errorf("cluster-scoped: %+v", r)
 	}
 	approved := (&testCase{Set: map[string]any{"spec.group": "stable.k8s.io", "metadata.name": "crontabs.stable.k8s.io",
-		"metadata.annotations": map[string]any{"api-approved.kubernetes.io": "unapproved, for a test"}}}).definition(t, nil)
+		"metadata.annotations": map[string]any{"api-approved.kubernetes.io": "unapproved, for a test"}}}).Definition(t, nil)
 	if a := e.do(t, http.MethodPost, definitionsPath, approved.Document.Raw); a.status != nil {
 		t.Fatal(a.status)
 	}
@@ -84,7 +84,7 @@ func (e *env) testDiscovery(t *testing.T) {
 // collide where definitions are applied.
 // It observes CRD-22 and CRD-23 of docs/requirements.md.
 func (e *env) testRequests(t *testing.T) {
-	d := e.create(t, &testCase{index: 410})
+	d := e.create(t, &testCase{Index: 410})
 	a := e.post(t, d, "v1", "a", map[string]any{"spec": map[string]any{"replicas": 1}})
 	a.object.SetResourceVersion("")
 	body, err := a.object.MarshalJSON()
@@ -119,9 +119,9 @@ func (e *env) testRequests(t *testing.T) {
 		}
 	}
 
-	twice := (&testCase{index: 411, Schema: map[string]any{"type": "object", "properties": map[string]any{"a": map[string]any{"type": "integer",
+	twice := (&testCase{Index: 411, Schema: map[string]any{"type": "object", "properties": map[string]any{"a": map[string]any{"type": "integer",
 		"x-kubernetes-validations": []any{map[string]any{"rule": "self > 0"}, map[string]any{"rule": "self > 0", "message": "again"}}}}}})
-	definition := twice.definition(t, twice.Schema)
+	definition := twice.Definition(t, twice.Schema)
 	r = e.raw(t, http.MethodPatch, definitionsPath+"/"+definition.Name+"?fieldManager=test", "application/apply-patch+yaml", jsonType, string(definition.Document.Raw))
 	if r.code < 400 {
 		t.Errorf("equal rules are applied: %d", r.code)
@@ -131,10 +131,9 @@ func (e *env) testRequests(t *testing.T) {
 
 // testFinalizers proves that an object with finalizers of two parties is only marked by its
 // deletion, takes no further finalizer then, and goes with the last one.
-// It observes CRD-60, CRD-61 and CRD-62 of docs/requirements.md.
-// It also observes API-30 of docs/requirements.md.
+// It observes API-30, CRD-60, CRD-61 and CRD-62 of docs/requirements.md.
 func (e *env) testFinalizers(t *testing.T) {
-	d := e.create(t, &testCase{index: 420})
+	d := e.create(t, &testCase{Index: 420})
 	e.post(t, d, "v1", "a", map[string]any{"metadata": map[string]any{"name": "a", "finalizers": []any{"stable.example.com/finalizer", "example.org/other"}}})
 	path := collection(d, "v1") + "/a"
 	patch := func(finalizers string) reply {
@@ -167,7 +166,7 @@ func (e *env) testFinalizers(t *testing.T) {
 // older places a definition into etcd as an older API server may have stored it.
 func (e *env) older(t *testing.T, index int, schema, set map[string]any) (path, objects string) {
 	t.Helper()
-	d := (&testCase{index: index, Set: set}).definition(t, schema)
+	d := (&testCase{Index: index, Set: set}).Definition(t, schema)
 	live := d.CustomResourceDefinition.DeepCopy()
 	live.TypeMeta = metav1.TypeMeta{APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition"}
 	live.UID, live.CreationTimestamp, live.Generation = uuid.NewUUID(), metav1.Now(), 1

@@ -3,7 +3,9 @@
 package crd_test
 
 import (
+	"bufio"
 	"bytes"
+	"context"
 	"encoding/base64"
 	"fmt"
 	"io"
@@ -17,6 +19,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/crd"
 	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 )
@@ -42,23 +45,35 @@ var documents = []struct {
 	{"priority", (*env).testPriority},
 	{"webhook", (*env).testWebhook},
 	{"service", (*env).testService},
+	{"apply", (*env).testApply},
+	{"reset", (*env).testReset},
+	{"handover", (*env).testHandover},
+	{"kubectlApply", (*env).testKubectlApply},
+	{"markers", (*env).testMarkers},
+	{"dryRun", (*env).testDryRun},
+	{"media", (*env).testMedia},
+	{"removal", (*env).testRemoval},
 }
 
 // TestDocuments does with a real control plane what the pages of the Kubernetes documentation
 // on CustomResourceDefinitions and their versions describe, with the definitions and objects
 // of these pages.
 func TestDocuments(t *testing.T) {
+	t.Parallel()
+	testutil.Full(t, "observes Kubernetes with kube-controller-manager and kubectl")
+	testutil.Limit(t, 10*time.Minute) // the steps are subtests that use one control plane, one after the other
 	proxies, config := egress(t, "cluster", "controlplane")
 	e := startEnv(t, "--egress-selector-config-file="+config)
 	e.egress = proxies
 	daemontest.Start(t, nil, daemontest.Components(t, "kube-controller-manager")["kube-controller-manager"],
 		"--kubeconfig="+e.Kubeconfig, "--leader-elect=false", "--secure-port=0", "--use-service-account-credentials=false",
-		"--controllers=namespace-controller,disruption-controller,horizontal-pod-autoscaler-controller,serviceaccount-controller",
+		"--controllers=namespace-controller,disruption-controller,horizontal-pod-autoscaler-controller,serviceaccount-controller,garbage-collector-controller",
 		"--horizontal-pod-autoscaler-sync-period=1s")
 	for _, step := range documents {
 		t.Run(step.name, func(t *testing.T) { step.run(e, t) })
 		if step.name == "controllers" { // kubectl has named the kind by its short name until then, which its definition has as well
-			e.late = e.silentWebhook(t) // takes half a minute; the step webhook looks at the result
+			e.late = e.silentWebhook(t)                    // takes half a minute; the step webhook looks at the result
+			e.owners = e.create(t, &testCase{Index: 1560}) // for the step removal: the garbage collector discovers resources twice a minute
 		}
 	}
 }
@@ -73,7 +88,7 @@ type reply struct {
 // raw sends a request with any media types.
 func (e *env) raw(t *testing.T, method, path, contentType, accept, body string) reply {
 	t.Helper()
-	for end := time.Now().Add(bound); ; time.Sleep(time.Second) {
+	for end := time.Now().Add(bound); ; time.Sleep(100 * time.Millisecond) {
 		r := e.once(t, method, path, contentType, accept, body)
 		// kube-apiserver answers so while it fills the cache of a changed definition. Clients send the request again.
 		if r.code != http.StatusTooManyRequests || r.header.Get("Retry-After") == "" || time.Now().After(end) {
@@ -102,6 +117,33 @@ func (e *env) once(t *testing.T, method, path, contentType, accept, body string)
 	return reply{resp.StatusCode, resp.Header, text}
 }
 
+// watch returns what a watch sends, until a line has a text.
+func (e *env) watch(t *testing.T, path, text string) (all []byte) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), bound)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, e.cfg.Host+path+"&watch=true", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := e.client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	lines := bufio.NewReader(resp.Body)
+	for {
+		line, err := lines.ReadBytes('\n')
+		all = append(all, line...)
+		if err != nil {
+			t.Fatalf("no %s in the watch %s: %v\n%s", text, path, err, all)
+		}
+		if bytes.Contains(line, []byte(text)) {
+			return all
+		}
+	}
+}
+
 // get decodes what is at a path.
 func get[T any](t *testing.T, e *env, path, accept string) (out T) {
 	t.Helper()
@@ -124,7 +166,7 @@ func (e *env) merge(t *testing.T, path, patch string) {
 // create makes a definition in the group of its index, and waits until it is served.
 func (e *env) create(t *testing.T, c *testCase) *crd.Definition {
 	t.Helper()
-	d := c.definition(t, c.Schema)
+	d := c.Definition(t, c.Schema)
 	if a := e.do(t, http.MethodPost, definitionsPath, d.Document.Raw); a.status != nil {
 		t.Fatal(a.status)
 	}
@@ -160,7 +202,7 @@ func (e *env) post(t *testing.T, d *crd.Definition, version, name string, conten
 	for k, v := range content {
 		object[k] = v
 	}
-	a := e.do(t, http.MethodPost, collection(d, version), (&testCase{}).body(d, objectCase{Version: version}, 0, object))
+	a := e.do(t, http.MethodPost, collection(d, version), (&testCase{}).Body(d, objectCase{Version: version}, 0, object))
 	if a.status != nil {
 		t.Fatalf("%s: %s", name, a.status.Message)
 	}

@@ -5,14 +5,19 @@ package crd_test
 import (
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
+	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/fairlead-dev/fairlead/pkg/crd"
 	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
@@ -23,7 +28,7 @@ import (
 // It observes VER-01, VER-03, VER-04, VER-05, VER-06, VER-08, VER-42, VER-43, VER-44, VER-45 and VER-48 of docs/requirements.md.
 func (e *env) testVersions(t *testing.T) {
 	schema := map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "properties": map[string]any{"host": map[string]any{"type": "string"}, "port": map[string]any{"type": "string"}}}}
-	d := e.create(t, &testCase{index: 490, File: "crontabs-versions.yaml", Set: map[string]any{
+	d := e.create(t, &testCase{Index: 490, File: "crontabs-versions.yaml", Set: map[string]any{
 		"spec.conversion": map[string]any{"strategy": "None"}, "spec.versions.0.schema": schema, "spec.versions.1.schema": schema,
 	}})
 	path := definitionsPath + "/" + d.Name
@@ -128,7 +133,7 @@ func (e *env) unserved(t *testing.T, name string) []byte {
 // It observes VER-20, VER-21, VER-22, VER-23, VER-24 and VER-25 of docs/requirements.md.
 // It also observes OLD-61 of docs/requirements.md.
 func (e *env) testPriority(t *testing.T) {
-	c := &testCase{index: 500, File: "crontabs.yaml"}
+	c := &testCase{Index: 500, File: "crontabs.yaml"}
 	var versions []any
 	for _, name := range []string{"foo10", "v1beta", "v2beta2", "v12alpha1", "v1", "v11beta2", "foo1", "v2", "v3beta1", "v2beta10", "v10", "v11alpha2", "v10beta3"} {
 		versions = append(versions, map[string]any{"name": name, "served": true, "storage": name == "foo10", "schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object"}}})
@@ -151,8 +156,54 @@ func (e *env) testPriority(t *testing.T) {
 	if service.Spec.GroupPriorityMinimum != 1000 || service.Spec.VersionPriority != 100 {
 		t.Errorf("priorities %+v", service.Spec)
 	}
+	e.outranked(t, d)
 	kubectl := e.kubectl(t)
 	if out, err := kubectl("", "get", "crontabs."+d.Spec.Group, "-v=6"); err != nil || !strings.Contains(out, "/apis/"+d.Spec.Group+"/v10/namespaces/default/crontabs") {
 		t.Errorf("kubectl does not ask for v10: %v\n%s", err, out)
 	}
+}
+
+// outranked: a group of an extension API server comes before that of a definition if its priority is higher, otherwise after it.
+func (e *env) outranked(t *testing.T, d *crd.Definition) {
+	t.Helper()
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		group, version, found := strings.Cut(strings.TrimPrefix(r.URL.Path, "/apis/"), "/")
+		if !found || version != "v1" {
+			http.NotFound(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", jsonType)
+		_ = json.NewEncoder(w).Encode(metav1.APIResourceList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "APIResourceList"}, GroupVersion: group + "/v1",
+			APIResources: []metav1.APIResource{{Name: "things", SingularName: "thing", Kind: "Thing", Verbs: metav1.Verbs{"get"}}}})
+	}))
+	t.Cleanup(server.Close)
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "extension", Namespace: "default"}, Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "localhost"}}
+	if _, err := e.Client.CoreV1().Services("default").Create(t.Context(), service, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	const path, higher, lower = "/apis/apiregistration.k8s.io/v1/apiservices", "higher.example.com", "lower.example.com"
+	for group, priority := range map[string]int{higher: 1001, lower: 999} {
+		body, err := json.Marshal(apiregistrationv1.APIService{TypeMeta: metav1.TypeMeta{APIVersion: "apiregistration.k8s.io/v1", Kind: "APIService"}, ObjectMeta: metav1.ObjectMeta{Name: "v1." + group},
+			Spec: apiregistrationv1.APIServiceSpec{Group: group, Version: "v1", GroupPriorityMinimum: int32(priority), VersionPriority: 1, InsecureSkipTLSVerify: true,
+				Service: &apiregistrationv1.ServiceReference{Namespace: "default", Name: "extension", Port: ptr.To(int32(server.Listener.Addr().(*net.TCPAddr).Port))}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a := e.do(t, http.MethodPost, path, body); a.status != nil {
+			t.Fatal(a.status)
+		}
+		defer e.do(t, http.MethodDelete, path+"/v1."+group, nil)
+	}
+	daemontest.Eventually(t, bound, func() error {
+		var got []string
+		for _, group := range get[metav1.APIGroupList](t, e, "/apis", jsonType).Groups {
+			if slices.Contains([]string{higher, lower, d.Spec.Group}, group.Name) {
+				got = append(got, group.Name)
+			}
+		}
+		if diff := gocmp.Diff([]string{higher, d.Spec.Group, lower}, got); diff != "" {
+			return fmt.Errorf("groups (-want +got):\n%s", diff)
+		}
+		return nil
+	})
 }

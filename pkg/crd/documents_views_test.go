@@ -44,12 +44,12 @@ func (e *env) table(t *testing.T, path string) (header []string, cells []any, co
 // It observes CRD-160, CRD-161, CRD-162, CRD-163, CRD-164 and CRD-165 of docs/requirements.md.
 // It also observes OLD-73 of docs/requirements.md.
 func (e *env) testColumns(t *testing.T) {
-	plain := e.create(t, &testCase{index: 440})
+	plain := e.create(t, &testCase{Index: 440})
 	header, _, columns := e.table(t, collection(plain, "v1"))
 	if diff := gocmp.Diff([]string{"Name string 0", "Age date 0"}, header); diff != "" || columns[0].Format != "name" {
 		t.Errorf("without columns (-want +got):\n%s", diff)
 	}
-	d := e.create(t, &testCase{index: 441,
+	d := e.create(t, &testCase{Index: 441,
 		Schema: map[string]any{"type": "object", "properties": map[string]any{"spec": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}, "status": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}}},
 		Version: map[string]any{
 			"subresources": map[string]any{"scale": map[string]any{"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}},
@@ -80,7 +80,7 @@ func (e *env) testColumns(t *testing.T) {
 // It observes CRD-170, CRD-171 and CRD-172 of docs/requirements.md.
 // It also observes OLD-56 of docs/requirements.md.
 func (e *env) testSelectors(t *testing.T) {
-	d := e.create(t, &testCase{index: 450, File: "shirts.yaml"})
+	d := e.create(t, &testCase{Index: 450, File: "shirts.yaml"})
 	for name, spec := range map[string]map[string]any{"example1": {"color": "blue", "size": "S"}, "example2": {"color": "blue", "size": "M"}, "example3": {"color": "green", "size": "M"}, "bare": {}} {
 		e.post(t, d, "v1", name, map[string]any{"spec": spec})
 	}
@@ -105,9 +105,9 @@ func (e *env) testSelectors(t *testing.T) {
 		t.Errorf("an undeclared field: %d", r.code)
 	}
 	has(t, "the answer", r.body, "field label not supported")
-	watched := e.raw(t, http.MethodGet, path+"?watch=true&timeoutSeconds=1&resourceVersion=0&fieldSelector=spec.color%3Dgreen", "", jsonType, "")
-	if bytes.Count(watched.body, []byte(`"type":"ADDED"`)) != 1 || !bytes.Contains(watched.body, []byte(`"name":"example3"`)) {
-		t.Errorf("watched: %s", watched.body)
+	watched := e.watch(t, path+"?sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&fieldSelector=spec.color%3Dgreen", `"k8s.io/initial-events-end":"true"`)
+	if bytes.Count(watched, []byte(`"type":"ADDED"`)) != 1 || !bytes.Contains(watched, []byte(`"name":"example3"`)) {
+		t.Errorf("watched: %s", watched)
 	}
 	if r := e.raw(t, http.MethodDelete, path+"?fieldSelector=spec.color%3Dblue", jsonType, jsonType, ""); r.code != http.StatusOK {
 		t.Errorf("deletecollection: %d %s", r.code, r.body)
@@ -125,7 +125,7 @@ func (e *env) testSubresources(t *testing.T) {
 	spec := map[string]any{"type": "object", "properties": map[string]any{"replicas": map[string]any{"type": "integer"}, "selector": map[string]any{"type": "string"}}}
 	schema := map[string]any{"type": "object", "properties": map[string]any{"spec": spec, "status": spec}}
 	scale := map[string]any{"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas", "labelSelectorPath": ".status.selector"}
-	d := e.create(t, &testCase{index: 460, Schema: schema, Version: map[string]any{"subresources": map[string]any{"status": map[string]any{}, "scale": scale}}})
+	d := e.create(t, &testCase{Index: 460, Schema: schema, Version: map[string]any{"subresources": map[string]any{"status": map[string]any{}, "scale": scale}}})
 	e.post(t, d, "v1", "a", map[string]any{"spec": map[string]any{}, "status": map[string]any{"replicas": 9}})
 	path := collection(d, "v1") + "/a"
 	type object struct {
@@ -159,7 +159,7 @@ func (e *env) testSubresources(t *testing.T) {
 	e.merge(t, path+"/scale", `{"spec": {"replicas": 5}}`)
 	is("a write of the scale", 3, map[string]any{"replicas": 5.0}, map[string]any{"replicas": 1.0, "selector": "app=a"})
 
-	d = e.create(t, &testCase{index: 461, Schema: schema})
+	d = e.create(t, &testCase{Index: 461, Schema: schema})
 	e.post(t, d, "v1", "a", nil)
 	path = collection(d, "v1") + "/a"
 	e.merge(t, path, `{"status": {"replicas": 1}}`)
@@ -170,7 +170,7 @@ func (e *env) testSubresources(t *testing.T) {
 // webhook that changed the object, and that an update stores them.
 // It observes CRD-141 and CRD-142 of docs/requirements.md.
 func (e *env) testDefaults(t *testing.T) {
-	d := e.create(t, &testCase{index: 470})
+	d := e.create(t, &testCase{Index: 470})
 	e.post(t, d, "v1", "old", map[string]any{"spec": map[string]any{"image": "my-awesome-cron-image"}})
 	cronSpec := func(name string) (read, stored any) {
 		object := get[struct{ Spec map[string]any }](t, e, collection(d, "v1")+"/"+name, jsonType)
@@ -257,7 +257,7 @@ type property struct {
 // It observes CRD-52, CRD-150, CRD-151 and CRD-152 of docs/requirements.md.
 func (e *env) testOpenAPI(t *testing.T) {
 	type m = map[string]any
-	d := e.create(t, &testCase{index: 480, Version: m{"subresources": m{"status": m{}, "scale": m{"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}}},
+	d := e.create(t, &testCase{Index: 480, Version: m{"subresources": m{"status": m{}, "scale": m{"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}}},
 		Schema: m{"type": "object", "properties": m{"full": fullSchema(), "status": m{"type": "object"}, "spec": m{"type": "object", "properties": m{
 			"replicas":    m{"type": "integer"},
 			"intOrString": m{"x-kubernetes-int-or-string": true},

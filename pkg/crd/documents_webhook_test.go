@@ -125,7 +125,7 @@ func (e *env) testWebhook(t *testing.T) {
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	d := e.create(t, &testCase{index: 510, File: "crontabs-versions.yaml", Set: map[string]any{"spec.conversion": map[string]any{
+	d := e.create(t, &testCase{Index: 510, File: "crontabs-versions.yaml", Set: map[string]any{"spec.conversion": map[string]any{
 		"strategy": "Webhook", "webhook": map[string]any{"conversionReviewVersions": []any{"v7", "v1beta1", "v1"}, "clientConfig": map[string]any{"url": server.URL, "caBundle": ca}}}}})
 	c := &converted{env: e, Definition: d, hook: hook, old: d.Spec.Group + "/v1beta1", current: d.Spec.Group + "/v1"}
 	c.reads(t)
@@ -165,7 +165,7 @@ func (e *env) silentWebhook(t *testing.T) <-chan lateReply {
 	t.Cleanup(server.Close)
 	t.Cleanup(func() { close(stop) })
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	d := e.create(t, &testCase{index: 515, File: "crontabs-versions.yaml", Set: map[string]any{"spec.conversion": map[string]any{
+	d := e.create(t, &testCase{Index: 515, File: "crontabs-versions.yaml", Set: map[string]any{"spec.conversion": map[string]any{
 		"strategy": "Webhook", "webhook": map[string]any{"conversionReviewVersions": []any{"v1"}, "clientConfig": map[string]any{"url": server.URL, "caBundle": ca}}}}})
 	e.post(t, d, "v1beta1", "local", map[string]any{"hostPort": "localhost:1234"})
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, e.cfg.Host+collection(d, "v1")+"/local", http.NoBody)
@@ -241,8 +241,8 @@ func (c *converted) writes(t *testing.T) {
 	}
 	version := get[metav1.PartialObjectMetadataList](t, c.env, old, jsonType).ResourceVersion
 	c.merge(t, old+"/local", `{"hostPort": "localhost:9"}`)
-	watched := c.raw(t, http.MethodGet, path+"?watch=true&timeoutSeconds=1&resourceVersion="+version, "", jsonType, "")
-	has(t, "the watch", watched.body, `"apiVersion":"`+c.current+`"`, `"host":"localhost"`, `"port":"9"`)
+	watched := c.watch(t, path+"?resourceVersion="+version, `"port":"9"`)
+	has(t, "the watch", watched, `"apiVersion":"`+c.current+`"`, `"host":"localhost"`, `"port":"9"`)
 	if c.calls(c.current) == 0 {
 		t.Error("no call for a watch in the version that is not stored")
 	}
@@ -315,7 +315,7 @@ func (e *env) testService(t *testing.T) {
 		if test.use == "url" {
 			set = map[string]any{"spec.conversion.webhook.clientConfig": map[string]any{"caBundle": ca, "url": fmt.Sprintf("https://localhost:%d/crdconvert", ports["url"])}}
 		}
-		d := e.create(t, &testCase{index: 520 + i, File: "crontabs-versions.yaml", Set: set})
+		d := e.create(t, &testCase{Index: 520 + i, File: "crontabs-versions.yaml", Set: set})
 		e.post(t, d, "v1beta1", "local", map[string]any{"hostPort": "localhost:1234"})
 		daemontest.Eventually(t, bound, func() error { // until the API server knows the Service
 			r := e.raw(t, http.MethodGet, collection(d, "v1")+"/local", "", jsonType, "")

@@ -3,6 +3,7 @@
 package crd_test
 
 import (
+	"context"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -17,17 +18,31 @@ import (
 // stalling is a transport that does not answer some requests.
 type stalling struct {
 	next http.RoundTripper
+	// late is whether a request ends with the client's own limit. Otherwise it ends at once, with the same error.
+	late bool
 	hit  func(*http.Request) bool
 	left atomic.Int32 // requests that are not answered yet
 }
 
 func (s *stalling) RoundTrip(r *http.Request) (*http.Response, error) {
 	if s.hit(r) && s.left.Add(-1) >= 0 {
+		if !s.late {
+			return nil, timedOut{}
+		}
 		<-r.Context().Done()
 		return nil, r.Context().Err()
 	}
 	return s.next.RoundTrip(r)
 }
+
+// timedOut is the error of an http.Client whose limit is over.
+type timedOut struct{}
+
+func (timedOut) Error() string {
+	return "context deadline exceeded (Client.Timeout exceeded while awaiting headers)"
+}
+func (timedOut) Timeout() bool        { return true }
+func (timedOut) Is(target error) bool { return target == context.DeadlineExceeded }
 
 // migrateStalled proves that a request without an answer is a failure and not a success: it is
 // repeated, and if that does not help, the old version stays in status.storedVersions.
@@ -52,10 +67,12 @@ func (e *env) migrateStalled(t *testing.T) {
 		d := e.stored(t, 3)
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := &stalling{hit: tc.hit}
+			s := &stalling{hit: tc.hit, late: tc.times == 1}
 			s.left.Store(tc.times)
 			cfg := rest.CopyConfig(e.cfg)
-			cfg.Timeout = 3 * time.Second
+			if s.late {
+				cfg.Timeout = 3 * time.Second
+			}
 			cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { s.next = next; return s })
 			r, err := migrateAs(t, cfg, migrate.Options{}).Run(t.Context(), d.Name)
 			if s.left.Load() == tc.times {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
@@ -17,13 +18,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/crd"
 	"github.com/fairlead-dev/fairlead/pkg/crd/migrate"
 	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 )
 
 // testMigrate rewrites objects, with what may happen meanwhile.
-// It observes VER-45, VER-46, VER-47 and VER-48 of docs/requirements.md.
+// It observes CRD-21, VER-45, VER-46, VER-47 and VER-48 of docs/requirements.md.
 // It also observes API-50 and API-64 of docs/requirements.md.
 // It also observes OLD-54, OLD-71 and OLD-72 of docs/requirements.md.
 func (e *env) testMigrate(t *testing.T) {
@@ -39,28 +41,33 @@ func (e *env) testMigrate(t *testing.T) {
 		"nothing to migrate":    (*env).migrateNothing,
 		"by the controller":     (*env).migrateController,
 	} {
-		t.Run(name, func(t *testing.T) { test(e, t) })
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if name != "every object" && name != "nothing to migrate" {
+				testutil.Full(t, "a further case of a migration")
+			}
+			test(e, t)
+		})
 	}
 }
 
-var plurals int
+var plurals atomic.Int32
 
 // stored makes a definition with objects in v1beta1, whose storage version is then v1, and
 // which serves v1 only. It returns its name.
 func (e *env) stored(t *testing.T, objects int) *crd.Definition {
 	t.Helper()
-	plurals++
-	c := &testCase{File: "crontabs-versions.yaml", index: 900 + plurals, Set: map[string]any{
+	c := &testCase{File: "crontabs-versions.yaml", Index: 900 + int(plurals.Add(1)), Set: map[string]any{
 		"spec.conversion":        map[string]any{"strategy": "None"},
 		"spec.versions.1.schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "properties": map[string]any{"hostPort": map[string]any{"type": "string"}}}},
 	}}
-	d := c.definition(t, nil)
+	d := c.Definition(t, nil)
 	if a := e.do(t, http.MethodPost, definitionsPath, d.Document.Raw); a.status != nil {
 		t.Fatal(a.status)
 	}
 	e.established(t, d.Name)
 	for i := range objects {
-		body := c.body(d, objectCase{}, i, map[string]any{"hostPort": "localhost:1234"})
+		body := c.Body(d, objectCase{}, i, map[string]any{"hostPort": "localhost:1234"})
 		path := url(d, body, "", "fieldManager=old")
 		if a := e.served(t, d, http.MethodPost, path, body); a.status != nil {
 			t.Fatal(a.status)
@@ -75,7 +82,7 @@ func (e *env) stored(t *testing.T, objects int) *crd.Definition {
 	}
 	// The API server writes in the new version from now on; a little later it knows that.
 	daemontest.Eventually(t, bound, func() error {
-		body := strings.Replace(string(c.body(d, objectCase{}, objects, map[string]any{"hostPort": "a:1"})), "v1beta1", "v1", 1)
+		body := strings.Replace(string(c.Body(d, objectCase{}, objects, map[string]any{"hostPort": "a:1"})), "v1beta1", "v1", 1)
 		name := fmt.Sprintf("o%d", objects)
 		if a := e.do(t, http.MethodPost, url(d, []byte(body), ""), []byte(body)); a.status != nil {
 			return errors.New(a.status.Message)
@@ -435,7 +442,7 @@ func (e *env) migrateController(t *testing.T) {
 	daemontest.Start(t, nil, daemontest.Components(t, "kube-controller-manager")["kube-controller-manager"],
 		"--kubeconfig="+e.Kubeconfig, "--leader-elect=false", "--secure-port=0", "--feature-gates=StorageVersionMigrator=true",
 		"--controllers=storage-version-migrator-controller,garbage-collector-controller", "--use-service-account-credentials=false")
-	r, err = e.migrator(t, migrate.Options{Method: migrate.Controller, ControllerWait: bound}).Run(t.Context(), d.Name)
+	r, err = e.migrator(t, migrate.Options{Method: migrate.Controller, ControllerWait: 4 * bound}).Run(t.Context(), d.Name)
 	if err != nil || r.Method != migrate.Controller || r.Cleaned != 3 {
 		t.Fatalf("with the controller: %+v, %v", r, err)
 	}
@@ -443,6 +450,9 @@ func (e *env) migrateController(t *testing.T) {
 		t.Errorf("%d objects are stored in v1, want 3", n)
 	}
 	e.wantStoredVersions(t, d, "v1")
+	if got := e.condition(t, d.Name, apiextensionsv1.StorageMigrating); got != "False MigrationSucceeded" {
+		t.Errorf("StorageMigrating is %q", got)
+	}
 	if a := e.do(t, http.MethodGet, "/apis/storagemigration.k8s.io/v1beta1/storageversionmigrations", nil); a.object == nil || len(a.object.Object["items"].([]any)) != 0 {
 		t.Errorf("StorageVersionMigrations are left: %+v", a)
 	}

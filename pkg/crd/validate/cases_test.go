@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package crd_test
+package validate_test
 
 import (
 	"strings"
@@ -9,16 +9,17 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/fairlead-dev/fairlead/pkg/crd/internal/crdtest"
 	"github.com/fairlead-dev/fairlead/pkg/crd/validate"
 )
 
 // TestStoredDefinition: a definition that a cluster has stored under older rules, and that could not be created any more,
 // answers as there: the API server removes no unknown fields.
 func TestStoredDefinition(t *testing.T) {
-	c := &testCase{File: "crontabs-versions.yaml", index: 990, Set: map[string]any{
+	c := &crdtest.Case{File: "crontabs-versions.yaml", Index: 990, Set: map[string]any{
 		"spec.conversion": map[string]any{"strategy": "None"}, "spec.preserveUnknownFields": true,
 	}}
-	d := c.definition(t, nil)
+	d := c.Definition(t, nil)
 	if _, err := validate.New(t.Context(), d); err == nil || !strings.Contains(err.Error(), "preserveUnknownFields") {
 		t.Errorf("a definition that is to be created: %v", err)
 	}
@@ -27,7 +28,7 @@ func TestStoredDefinition(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	result := v.Create(t.Context(), c.body(d, objectCase{}, 0, map[string]any{"unknown": map[string]any{"a": "b"}}), validate.Options{})
+	result := v.Create(t.Context(), c.Body(d, crdtest.ObjectCase{}, 0, map[string]any{"unknown": map[string]any{"a": "b"}}), validate.Options{})
 	if result.Err != nil {
 		t.Fatal(result.Err)
 	}
@@ -38,5 +39,12 @@ func TestStoredDefinition(t *testing.T) {
 	}
 	if len(result.Warnings) > 0 {
 		t.Errorf("warnings %q", result.Warnings)
+	}
+}
+
+// TestCases proves that objects have exactly the errors, warnings and stored form that testdata/cases expects.
+func TestCases(t *testing.T) {
+	for _, c := range crdtest.Cases(t) {
+		t.Run(c.Name, func(t *testing.T) { crdtest.CheckObjects(t, c) })
 	}
 }
