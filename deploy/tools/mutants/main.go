@@ -119,12 +119,15 @@ func testPackage(ctx context.Context, pkg *source, o *options, known *survivors,
 	}
 	defer r.close()
 	rep := &report{pkg: pkg.name, known: known}
-	r.run(ctx, chosen, func(m *mutant, res result) {
+	err = r.run(ctx, chosen, func(m *mutant, res result) {
 		rep.add(m, res)
 		if o.verbose {
 			fmt.Fprintf(stdout, "%s: %s:%d %s\n%s", res, filepath.Join(pkg.name, filepath.Base(m.file)), m.line, m.function, m.diff())
 		}
 	})
 	rep.stale = known.missing(pkg.name, all)
-	return rep, nil
+	if ctx.Err() != nil {
+		err = nil // the report has what there is
+	}
+	return rep, err
 }

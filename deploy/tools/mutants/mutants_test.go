@@ -165,7 +165,7 @@ func TestInterrupt(t *testing.T) {
 	}
 	defer r.close()
 	cancel()
-	r.run(ctx, pkgs[0].mutants(), func(m *mutant, res result) { t.Errorf("a result after Ctrl-C: %v %v", m, res) })
+	_ = r.run(ctx, pkgs[0].mutants(), func(m *mutant, res result) { t.Errorf("a result after Ctrl-C: %v %v", m, res) })
 }
 
 func TestBadInput(t *testing.T) {

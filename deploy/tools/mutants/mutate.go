@@ -23,6 +23,8 @@ type mutant struct {
 	was, is    string // the lines, for people
 	imports    []span // replaced, too
 	repaired   bool
+	id         int  // from 1, of the chosen ones
+	together   bool // with others in one binary
 }
 
 // span is a part of a file that is replaced.

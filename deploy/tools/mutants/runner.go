@@ -55,9 +55,10 @@ type stage struct {
 // runner runs the tests of a package on its mutants.
 type runner struct {
 	*source
-	options *options
-	tmp     string
-	stages  []*stage
+	options  *options
+	tmp      string
+	stages   []*stage
+	together string // the binary with most of the mutants
 }
 
 // newRunner runs the tests on the unchanged package, which have to pass, for their time and coverage.
@@ -91,7 +92,7 @@ func (r *runner) baseline(ctx context.Context) error {
 	for _, s := range r.stages {
 		profile := filepath.Join(dir, "profile")
 		start := time.Now()
-		out, err := r.test(ctx, dir, binary, time.Hour, append(s.flags, "-test.coverprofile="+profile)...)
+		out, err := r.test(ctx, dir, binary, 0, time.Hour, append(s.flags, "-test.coverprofile="+profile)...)
 		if err != nil {
 			return fmt.Errorf("the tests fail without a mutant: %w\n%s", err, out)
 		}
@@ -120,14 +121,14 @@ func (r *runner) build(ctx context.Context, dir string, flags ...string) (binary
 }
 
 // test runs a test binary as `go test` does. It ends the processes that the tests leave behind.
-func (r *runner) test(ctx context.Context, dir, binary string, limit time.Duration, flags ...string) ([]byte, error) {
+func (r *runner) test(ctx context.Context, dir, binary string, id int, limit time.Duration, flags ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	args := append([]string{"-c", `ulimit -d "$1" && shift && exec "$@"`, "sh", strconv.Itoa(maxMemory), binary,
 		"-test.paniconexit0", "-test.failfast", "-test.timeout=0"}, flags...)
 	cmd := exec.CommandContext(ctx, "sh", args...)
 	cmd.Dir = r.dir
-	cmd.Env = append(os.Environ(), "TMPDIR="+filepath.Join(dir, "t"), "PWD="+r.dir)
+	cmd.Env = append(os.Environ(), "TMPDIR="+filepath.Join(dir, "t"), "PWD="+r.dir, mutantVariable+"="+strconv.Itoa(id))
 	var out limitedBuffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -147,34 +148,47 @@ func (r *runner) test(ctx context.Context, dir, binary string, limit time.Durati
 	return out.Bytes(), err
 }
 
-// run tests mutants, several at a time, until there are as many as the sample has. done is never called by two at a time.
-func (r *runner) run(ctx context.Context, mutants []*mutant, done func(*mutant, result)) {
+// choose returns the mutants that compile, as many as the sample has.
+func (r *runner) choose(mutants []*mutant) []*mutant {
+	var chosen []*mutant
+	for _, m := range mutants {
+		if r.options.sample > 0 && len(chosen) == r.options.sample {
+			break
+		}
+		if r.compiles(m) {
+			m.id = len(chosen) + 1
+			chosen = append(chosen, m)
+		}
+	}
+	return chosen
+}
+
+// run tests mutants, several at a time. done is never called by two at a time.
+func (r *runner) run(ctx context.Context, mutants []*mutant, done func(*mutant, result)) error {
+	chosen := r.choose(mutants)
+	if err := r.buildTogether(ctx, chosen); err != nil {
+		return err
+	}
 	var mu sync.Mutex
-	counted, next := 0, 0
-	// take returns the next mutant that compiles.
-	take := func() (*mutant, string) {
+	next := 0
+	take := func() *mutant {
 		mu.Lock()
 		defer mu.Unlock()
-		for ctx.Err() == nil && next < len(mutants) && (r.options.sample == 0 || counted < r.options.sample) {
-			m := mutants[next]
-			next++
-			if r.compiles(m) {
-				counted++
-				return m, filepath.Join(r.tmp, strconv.Itoa(next))
-			}
+		if ctx.Err() != nil || next == len(chosen) {
+			return nil
 		}
-		return nil, ""
+		next++
+		return chosen[next-1]
 	}
 	var workers sync.WaitGroup
 	for range r.options.parallel {
 		workers.Go(func() {
-			for m, dir := take(); m != nil; m, dir = take() {
-				res, err := r.one(ctx, m, dir)
+			for m := take(); m != nil; m = take() {
+				res, err := r.one(ctx, m)
 				mu.Lock()
 				switch {
 				case ctx.Err() != nil:
 				case err != nil:
-					counted--
 					fmt.Fprintf(os.Stderr, "mutants: left out: %v\n", err)
 				default:
 					done(m, res)
@@ -184,10 +198,23 @@ func (r *runner) run(ctx context.Context, mutants []*mutant, done func(*mutant, 
 		})
 	}
 	workers.Wait()
+	return nil
+}
+
+// buildTogether compiles all mutants that can be in one binary.
+func (r *runner) buildTogether(ctx context.Context, chosen []*mutant) error {
+	files := r.schemata(chosen)
+	if len(files) == 0 {
+		return nil
+	}
+	var err error
+	r.together, err = r.buildWith(ctx, filepath.Join(r.tmp, "a"), files)
+	return err
 }
 
 // one tests a mutant. It returns an error if the mutant does not compile.
-func (r *runner) one(ctx context.Context, m *mutant, dir string) (result, error) {
+func (r *runner) one(ctx context.Context, m *mutant) (result, error) {
+	dir := filepath.Join(r.tmp, strconv.Itoa(m.id))
 	defer os.RemoveAll(dir)
 	res := result{by: notReached}
 	binary := ""
@@ -195,13 +222,19 @@ func (r *runner) one(ctx context.Context, m *mutant, dir string) (result, error)
 		if !s.coverage.reaches(m) {
 			continue
 		}
+		if m.together {
+			binary = r.together
+		}
+		if err := os.MkdirAll(filepath.Join(dir, "t"), 0o755); err != nil { //nolint:gosec // a temporary directory
+			return res, err
+		}
 		if binary == "" {
 			var err error
-			if binary, err = r.buildMutant(ctx, m, dir); err != nil {
+			if binary, err = r.buildWith(ctx, dir, map[string][]byte{m.file: m.apply(r.text[m.file])}); err != nil {
 				return res, err
 			}
 		}
-		out, err := r.test(ctx, dir, binary, s.limit, s.flags...)
+		out, err := r.test(ctx, dir, binary, m.id, s.limit, s.flags...)
 		switch {
 		case errors.Is(err, context.DeadlineExceeded):
 			return result{killed: true, by: byTime}, nil
@@ -213,15 +246,19 @@ func (r *runner) one(ctx context.Context, m *mutant, dir string) (result, error)
 	return res, nil
 }
 
-func (r *runner) buildMutant(ctx context.Context, m *mutant, dir string) (string, error) {
+// buildWith compiles the tests with other texts of some files.
+func (r *runner) buildWith(ctx context.Context, dir string, files map[string][]byte) (string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // a temporary directory
 		return "", err
 	}
-	changed := filepath.Join(dir, "mutant.go")
-	if err := os.WriteFile(changed, m.apply(r.text[m.file]), 0o600); err != nil {
-		return "", err
+	replace := map[string]string{}
+	for name, text := range files {
+		replace[name] = filepath.Join(dir, filepath.Base(name))
+		if err := os.WriteFile(replace[name], text, 0o600); err != nil {
+			return "", err
+		}
 	}
-	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{m.file: changed}})
+	overlay, err := json.Marshal(map[string]any{"Replace": replace})
 	if err != nil {
 		return "", err
 	}
