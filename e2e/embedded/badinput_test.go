@@ -5,7 +5,6 @@ package embedded_test
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -118,15 +117,13 @@ func TestMissingToolchain(t *testing.T) {
 	h.neverMade()
 }
 
-// builtComponents returns the cache directory of the built programs, after
-// building what is missing.
+// kubernetesPrograms are the programs of a cluster that are built from other modules.
+var kubernetesPrograms = []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok"}
+
+// builtComponents returns the cache directory of these programs, after building what is missing.
 func builtComponents(t *testing.T) string {
 	t.Helper()
-	paths, err := binaries.Find(t.Context(), binaries.Options{}, progress.Silent)
-	if errors.Is(err, binaries.ErrMissing) {
-		t.Setenv("PATH", binDir+":"+os.Getenv("PATH")) // the project's own programs
-		paths, err = binaries.Find(t.Context(), binaries.Options{}, progress.Silent)
-	}
+	paths, err := binaries.Components(t.Context(), binaries.Options{}, kubernetesPrograms, progress.Silent)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +137,7 @@ func (h *home) components() string {
 	if err := os.MkdirAll(to, 0o755); err != nil {
 		h.t.Fatal(err)
 	}
-	for _, name := range []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok"} {
+	for _, name := range kubernetesPrograms {
 		if err := os.Symlink(filepath.Join(from, name), filepath.Join(to, name)); err != nil {
 			h.t.Fatal(err)
 		}
@@ -160,6 +157,7 @@ func breakProgram(t *testing.T, dir, name string) {
 
 // A bring-up that fails says which program and why, keeps the logs and nothing else.
 func TestFailedUp(t *testing.T) {
+	t.Parallel()
 	h := newHome(t)
 	dir := h.components()
 	breakProgram(t, dir, "kube-controller-manager")
@@ -218,6 +216,7 @@ func startUp(t *testing.T, h *home) (stop func(os.Signal), wait func() result) {
 }
 
 func TestInterruptedUp(t *testing.T) {
+	t.Parallel()
 	h := newHome(t)
 	stop, wait := startUp(t, h)
 	stop(os.Interrupt)
@@ -233,6 +232,7 @@ func TestInterruptedUp(t *testing.T) {
 // A killed "up" cannot clean up. A new "up" recognizes what is left and does
 // not touch it; "down" removes it.
 func TestKilledUp(t *testing.T) {
+	t.Parallel()
 	h := newHome(t)
 	stop, wait := startUp(t, h)
 	h.try("up").want(t, 1, "another fairlead command", `"dev"`) // a second up at the same time
@@ -249,6 +249,7 @@ func TestKilledUp(t *testing.T) {
 // A CA that cannot be used stops a start with one clear line, and the cluster
 // stays stopped and as it was.
 func TestBrokenAuthority(t *testing.T) {
+	t.Parallel()
 	h := newHome(t)
 	h.must("up", "--no-verify", "-q")
 	if err := syscall.Kill(h.status("dev").SupervisorPID, syscall.SIGKILL); err != nil {

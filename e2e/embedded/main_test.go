@@ -12,6 +12,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -38,6 +39,11 @@ func TestMain(m *testing.M) {
 }
 
 func runTests(m *testing.M) (int, error) {
+	flag.Parse()
+	if testing.Short() {
+		fmt.Fprintln(os.Stderr, "these tests need clusters; none runs with -short")
+		return 0, nil
+	}
 	harness.SweepUp(context.Background())
 	dir, done, err := harness.BuildPrograms(context.Background())
 	if err != nil {

@@ -21,6 +21,7 @@ const offline = "FAIRLEAD_E2E_OFFLINE"
 // network, and all checks pass, those of logs, exec and port-forward among them. The home
 // directory has a comma and a quotation mark in its name, as flags that are lists may not.
 func TestOffline(t *testing.T) {
+	t.Parallel()
 	if os.Getenv(offline) == "" {
 		testutil.Limit(t, homeLimit)
 		inOwnNetwork(t, "TestOffline")

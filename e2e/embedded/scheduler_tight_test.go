@@ -32,7 +32,9 @@ const wanted = "wanted"
 // TestSchedulerNeverOverbooks fills nodes to the last CPU across changes of the leader: no CPU is assigned twice.
 // Without FailoverBarrier some is, or the test would prove nothing.
 func TestSchedulerNeverOverbooks(t *testing.T) {
+	t.Parallel()
 	t.Run("with FailoverBarrier", func(t *testing.T) {
+		t.Parallel()
 		c := newTight(t, "")
 		for range 2 {
 			if over := c.resume(t); len(over) > 0 {
@@ -51,6 +53,7 @@ func TestSchedulerNeverOverbooks(t *testing.T) {
 		c.must("down", "-q")
 	})
 	t.Run("without it", func(t *testing.T) {
+		t.Parallel()
 		c := newTight(t, ", plugins: {failoverBarrier: {enabled: false}}")
 		for range 5 {
 			if over := c.resume(t); len(over) > 0 {

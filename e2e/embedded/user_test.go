@@ -24,6 +24,7 @@ func (u *userID) apply(cmd *exec.Cmd) {
 // A cluster needs no privileges. If the tests themselves run without
 // privileges, every other test shows that.
 func TestOrdinaryUser(t *testing.T) {
+	t.Parallel()
 	if os.Getuid() != 0 {
 		t.Skip("all tests run as an ordinary user already")
 	}

@@ -75,6 +75,10 @@ func (s *Suite) Main(m *testing.M) int {
 		fmt.Fprintf(os.Stderr, "these tests are for PROVIDER=%s; not made\n", s.options.Only)
 		return 0
 	}
+	if testing.Short() {
+		fmt.Fprintln(os.Stderr, "these tests need a cluster; none runs with -short")
+		return 0
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	s.Environment, _ = env.NewWithContext(ctx, envconf.New()) // neither is nil

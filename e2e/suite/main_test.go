@@ -4,10 +4,15 @@
 // provider: what a cluster's user does, through the tunnel. They share one
 // cluster. With PROVIDER=kind, a firewall in its nodes lets nothing but the
 // tunnel through (kind_firewall_test.go), and a few tests more need real nodes.
+//
+// In `make test`, the cluster is an embedded one that also has the operator, and
+// the tests are those that show the main path. They need no program of the
+// machine but bash: the other tests call testutil.Full.
 package suite_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"testing"
 	"time"
@@ -38,6 +43,10 @@ func options() harness.Options {
 }
 
 func TestMain(m *testing.M) {
+	if testutil.Main() && os.Getenv("PROVIDER") == harness.Kind {
+		fmt.Fprintf(os.Stderr, "%s=%s: these tests run on an embedded cluster\n", testutil.LayerVariable, testutil.MainLayer)
+		os.Exit(2)
+	}
 	suite.BeforeEveryTest(countDropped)
 	os.Exit(suite.Main(m))
 }
