@@ -155,8 +155,11 @@ func TestAcceptsQueuedConnections(t *testing.T) {
 	if err := s.accept(l, listening{serve: func(c net.Conn) { _ = c.Close(); served <- struct{}{} }}); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("ended with %v", err)
 	}
-	s.wg.Wait()
-	if n := len(served); n != clients {
-		t.Errorf("%d of %d queued connections were served", n, clients)
+	for n := range clients {
+		select {
+		case <-served:
+		case <-time.After(30 * time.Second):
+			t.Fatalf("%d of %d queued connections were served", n, clients)
+		}
 	}
 }

@@ -98,6 +98,7 @@ func TestSlowDestinationGetsAll(t *testing.T) {
 	const stall, size = 1500 * time.Millisecond, 2 << 20
 	for name, upstreamOnly := range map[string]bool{"link": false, "upstream": true} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			times := endpoint.Config{Stall: stall}
 			r := tunneltest.NewRig(t, server.Config{Protocol: tunneltest.Only(upstreamOnly), Pipe: times})
 			r.StartAgent(agent.Config{Pipe: times}, "")
