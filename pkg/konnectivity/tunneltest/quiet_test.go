@@ -62,7 +62,7 @@ func TestQuietCalls(t *testing.T) {
 			Eventually(t, Patience, "all connections are over", func() bool {
 				return Metric(r.Metrics.Registry, "konnectivity_network_proxy_server_established_connections") == 0
 			})
-			time.Sleep(100 * time.Millisecond)
+			time.Sleep(100 * time.Millisecond) // in which nothing is logged
 			mu.Lock()
 			defer mu.Unlock()
 			if len(lines) > 0 {

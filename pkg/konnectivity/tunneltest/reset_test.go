@@ -59,7 +59,7 @@ func TestResetStaysReset(t *testing.T) {
 
 // wantReset reads, after a while, size bytes and a reset.
 func wantReset(t *testing.T, c net.Conn, size int) {
-	time.Sleep(200 * time.Millisecond)
+	time.Sleep(200 * time.Millisecond) // the reader is late
 	b, n := make([]byte, 4<<10), 0
 	for {
 		m, err := c.Read(b)
@@ -71,7 +71,7 @@ func wantReset(t *testing.T, c net.Conn, size int) {
 			break
 		}
 		if n < 256<<10 {
-			time.Sleep(time.Millisecond)
+			time.Sleep(time.Millisecond) // and slow
 		}
 	}
 	if n != size {
@@ -86,7 +86,7 @@ func cut(c net.Conn) {
 		inner = tc.NetConn()
 	}
 	for sc := netx.New(inner); sc.Unacked() > 0; {
-		time.Sleep(time.Millisecond)
+		time.Sleep(time.Millisecond) // a poll of the kernel
 	}
 	netx.Abort(inner)
 }

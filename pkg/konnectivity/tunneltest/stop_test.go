@@ -34,7 +34,7 @@ func TestStopServesWhoCame(t *testing.T) {
 				}
 			})
 		}
-		time.Sleep(20 * time.Millisecond)
+		time.Sleep(20 * time.Millisecond) // dials run while the server stops
 		ctx, cancel := context.WithTimeout(t.Context(), Patience)
 		r.Shutdown(ctx)
 		cancel()

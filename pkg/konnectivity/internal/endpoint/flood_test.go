@@ -24,10 +24,10 @@ func TestResetBehindStuckQueue(t *testing.T) {
 		}
 	}()
 	r.Aborted(&tunnel.ResetError{Reason: "gone"})
-	time.Sleep(100 * time.Millisecond)
+	time.Sleep(100 * time.Millisecond) // the end takes effect
 	begin := time.Now()
 	_, before := r.Moved()
-	time.Sleep(time.Second)
+	time.Sleep(time.Second) // the time over which the rate is measured
 	_, after := r.Moved()
 	if rate := float64(after-before) / time.Since(begin).Seconds() / 1e6; rate > 60 {
 		t.Errorf("reads %.0f MB/s without a receiver", rate)

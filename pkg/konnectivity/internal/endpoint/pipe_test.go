@@ -144,7 +144,7 @@ func TestWindow(t *testing.T) {
 		t.Fatal(err)
 	}
 	sinktest.Eventually(t, "the window is used", func() bool { n, _, _ := r.st.state(); return n == 1000 })
-	time.Sleep(50 * time.Millisecond)
+	time.Sleep(50 * time.Millisecond) // in which nothing is sent
 	if n, _, _ := r.st.state(); n != 1000 {
 		t.Errorf("%d bytes were sent with a window of 1000", n)
 	}
@@ -290,7 +290,7 @@ func TestHeldIsNotLost(t *testing.T) {
 			r := newRig(t, endpoint.Config{FirstData: func() bool { return true }, Linger: 20 * time.Millisecond}, 1<<20)
 			r.data([]byte("all of it"))
 			end(r)
-			time.Sleep(100 * time.Millisecond)
+			time.Sleep(100 * time.Millisecond) // longer than Linger
 			r.Open()
 			got, err := io.ReadAll(r.far)
 			if wantReset := name == "reset"; string(got) != "all of it" || errors.Is(err, syscall.ECONNRESET) != wantReset {

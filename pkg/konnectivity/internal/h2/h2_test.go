@@ -146,7 +146,7 @@ func TestWindows(t *testing.T) {
 		return got >= initialWindow
 	}
 	p.read(t, "first window", count)
-	time.Sleep(20 * time.Millisecond)
+	time.Sleep(20 * time.Millisecond) // in which nothing comes
 	if got != initialWindow {
 		t.Fatalf("%d bytes came, the window is %d", got, initialWindow)
 	}
