@@ -21,6 +21,7 @@ const slowAnswer = 8 << 20
 // TestHalfClose: a client that ends its direction once it has sent its request gets all of the
 // answer, and is not counted as one that has gone.
 func TestHalfClose(t *testing.T) {
+	t.Parallel()
 	api := startAPIServer(t, func(w http.ResponseWriter, req *http.Request) {
 		select {
 		case <-req.Context().Done():

@@ -141,6 +141,7 @@ func gauge(t *testing.T, registry *prometheus.Registry, name, kind string) prome
 
 // Connections that send no complete headers end.
 func TestLimits(t *testing.T) {
+	t.Parallel()
 	api := startAPIServer(t)
 	address, _ := serve(t, Options{Config: api.config(), Filter: defaults(t)}, 0)
 	c, _ := dial(t, address, "GET /api HTTP/1.1\r\nHost: localhost\r\n")

@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -19,6 +20,8 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 )
 
 // The API server gets the path, the query and the body as the client sent them, and the
@@ -281,22 +284,21 @@ func TestDrain(t *testing.T) {
 	session, sessionReader := dial(t, address, upgrade("/exec"))
 	answer := begun(t, streaming)
 	switched(t, sessionReader)
-	for end := time.Now().Add(bound); h.open.Load() < 3; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the requests did not arrive")
+	testutil.Eventually(t, bound, func() error {
+		if n := h.open.Load(); n < 3 {
+			return fmt.Errorf("%d of 3 requests have arrived", n)
 		}
-	}
+		return nil
+	})
 	cancel()
-	for end := time.Now().Add(bound); ; time.Sleep(time.Millisecond) {
+	testutil.Eventually(t, bound, func() error {
 		c, err := net.Dial("tcp", address)
 		if err != nil {
-			break
+			return nil
 		}
 		_ = c.Close()
-		if time.Now().After(end) {
-			t.Fatal("it still accepts connections")
-		}
-	}
+		return errors.New("it still accepts connections")
+	})
 	close(release)
 	if body, err := io.ReadAll(begun(t, slow)); err != nil || string(body) != "done" {
 		t.Errorf("the request that was open: %q, %v", body, err)

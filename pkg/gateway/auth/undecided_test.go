@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 )
 
@@ -69,6 +70,7 @@ func TestUndecidedReviews(t *testing.T) {
 // TestUndecidedByAPIServer: kube-apiserver answers with an error if it cannot verify a token, here because its webhook fails. It
 // accepts the same token when the webhook answers.
 func TestUndecidedByAPIServer(t *testing.T) {
+	testutil.Full(t, "starts an API server of its own, for what the other tests show with a fake one")
 	var answers atomic.Bool
 	webhook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !answers.Load() {

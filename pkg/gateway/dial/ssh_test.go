@@ -8,6 +8,7 @@ import (
 	"crypto/rand"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -28,6 +29,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/gateway"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/tunneltest"
 )
@@ -390,52 +392,46 @@ func TestSSHBackoff(t *testing.T) {
 	key, signer := newKey(t)
 	stranger, _ := newKey(t)
 	to := address(gateway.KindNode, "127.0.0.1", listen(t, echo))
-	const backoff = 500 * time.Millisecond
-	// dialFor dials for a time at least and returns for how many backoffs it did.
-	dialFor := func(t *testing.T, d Dialer, least time.Duration, want string) (backoffs int64) {
-		t.Helper()
-		said := 0
-		began := time.Now()
-		for time.Since(began) < least {
-			c, err := d.Dial(t.Context(), to)
-			switch {
-			case err == nil:
-				_ = c.Close()
-			case strings.Contains(err.Error(), want):
-				said++
+	const backoff = 300 * time.Millisecond
+	for name, c := range map[string]struct {
+		key  ed25519.PrivateKey
+		want string
+		// tries take least, because of the waits between them.
+		tries int64
+		least time.Duration
+	}{
+		"closes":  {key, "closed the SSH connection after", 4, 3 * backoff},
+		"refuses": {stranger, "accepts none of 1 keys", 3, 3 * backoff}, // each wait is twice as long as the last one
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := startBastion(t, signer.PublicKey())
+			b.closes.Store(true)
+			o := b.options(t, keyFile(t, c.key, ""))
+			o.SSH.MinBackoff = backoff
+			d := newDialer(t, b.via(), o)
+			said, began := 0, time.Now()
+			testutil.Eventually(t, testTimeout, func() error {
+				conn, err := d.Dial(t.Context(), to)
+				switch {
+				case err == nil:
+					_ = conn.Close()
+				case strings.Contains(err.Error(), c.want):
+					said++
+				}
+				if n := b.tries.Load(); n < c.tries {
+					return fmt.Errorf("%d connections, want %d", n, c.tries)
+				}
+				return nil
+			})
+			if took := time.Since(began); took < c.least {
+				t.Errorf("%d connections within %v, want %v at least", b.tries.Load(), took, c.least)
 			}
-			time.Sleep(5 * time.Millisecond) // clients dial often, but do not fill the processor
-		}
-		if said == 0 {
-			t.Errorf("no dial says %q", want)
-		}
-		return int64(time.Since(began) / backoff)
+			if said == 0 {
+				t.Errorf("no dial says %q", c.want)
+			}
+		})
 	}
-	t.Run("closes", func(t *testing.T) {
-		t.Parallel()
-		b := startBastion(t, signer.PublicKey())
-		b.closes.Store(true)
-		o := b.options(t, keyFile(t, key, ""))
-		o.SSH.MinBackoff = backoff
-		waits := dialFor(t, newDialer(t, b.via(), o), 3*backoff, "closed the SSH connection after")
-		if n := b.tries.Load(); n < 2 || n > waits+2 { // the first without a wait, and one that has begun since
-			t.Errorf("%d connections within %d times %v, want one each time", n, waits, backoff)
-		}
-	})
-	t.Run("refuses", func(t *testing.T) {
-		t.Parallel()
-		b := startBastion(t, signer.PublicKey())
-		o := b.options(t, keyFile(t, stranger, ""))
-		o.SSH.MinBackoff = backoff
-		waits := dialFor(t, newDialer(t, b.via(), o), 5*backoff, "accepts none of 1 keys")
-		most := int64(1) // logins are due after 0, 1, 3, 7, ... backoffs
-		for due := int64(1); due <= waits+1; due = 2*due + 1 {
-			most++
-		}
-		if n := b.tries.Load(); n < 2 || n > most {
-			t.Errorf("%d logins within %d times %v, want 2 to %d", n, waits, backoff, most)
-		}
-	})
 }
 
 // TestSSHKeepAlive: a bastion that stopped answering, without an end of the connection, is

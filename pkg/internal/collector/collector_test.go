@@ -10,6 +10,8 @@ import (
 	"runtime/metrics"
 	"testing"
 	"time"
+
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 )
 
 var tuning = Tuning{Percent: 100, Extra: 64 << 20, Room: 512 << 20}
@@ -85,14 +87,13 @@ func TestStart(t *testing.T) {
 	// wait for a goal: what sets it runs some time after the collector.
 	wait := func(what string, want uint64) {
 		t.Helper()
-		for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		testutil.Eventually(t, time.Minute, func() error {
 			runtime.GC()
-			if got := goal(); got > want-want/10 && got < want+want/10 {
-				return
-			} else if time.Now().After(deadline) {
-				t.Fatalf("%s: the collector runs at %d MiB, want about %d", what, got>>20, want>>20)
+			if got := goal(); got < want-want/10 || got > want+want/10 {
+				return fmt.Errorf("%s: the collector runs at %d MiB, want about %d", what, got>>20, want>>20)
 			}
-		}
+			return nil
+		})
 	}
 	alive := make([]byte, 200<<20)
 	runtime.GC()
