@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/bundle"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/bundletest"
 	"github.com/fairlead-dev/fairlead/pkg/components"
@@ -147,9 +148,7 @@ func TestKustomize(t *testing.T) {
 // helm builds Helm's engine; what it returns renders the chart.
 func helm(t *testing.T) func(t *testing.T, namespace, values string) ([]byte, error) {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("builds Helm's engine")
-	}
+	testutil.Full(t, "compiles Helm's engine")
 	program := filepath.Join(t.TempDir(), "helmtemplate")
 	build := exec.CommandContext(t.Context(), "go", append([]string{"build", "-C", filepath.Join(root, "deploy/tools/helmtemplate"), "-o", program}, components.Flags()...)...)
 	build.Env = append(os.Environ(), components.Environ()...)
