@@ -61,6 +61,7 @@ const serversLog = "logs/kube-system_konnectivity-server-cp.log"
 
 // TestLogsHang proves that an archive has the events and the server's log although the logs of all agents hang for longer than there is time.
 func TestLogsHang(t *testing.T) {
+	t.Parallel()
 	end := make(chan struct{})
 	defer close(end)
 	config := logged(t, 40, func(w http.ResponseWriter, r *http.Request) {
@@ -96,6 +97,7 @@ func TestLogsHang(t *testing.T) {
 
 // TestLogsFill proves that events and the server's log are in an archive that the logs of agents fill.
 func TestLogsFill(t *testing.T) {
+	t.Parallel()
 	config := logged(t, 20, func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write(bytes.Repeat([]byte("a line of a log\n"), 4<<10))
 	})
@@ -112,27 +114,31 @@ func TestLogsFill(t *testing.T) {
 
 // TestEndOfLog proves that an archive has the end of a log that is much longer than the limit of its size, and that a limit beyond any log is one.
 func TestEndOfLog(t *testing.T) {
-	const lines = 5000
+	t.Parallel()
+	const lines = 1500
 	config := logged(t, 0, func(w http.ResponseWriter, _ *http.Request) {
 		for i := range lines {
 			_, _ = fmt.Fprintf(w, "line %4d %s\n", i, strings.Repeat("x", 140))
 		}
 	})
 	for _, size := range []int64{8 << 10, 1 << 20, 1 << 60, math.MaxInt64} {
-		var out bytes.Buffer
-		manifest, err := sysdump.Write(t.Context(), observe.Target{Config: config, Limit: 5 * time.Second}, &out, sysdump.Options{MaxSize: 10 << 20, LogSize: size})
-		if err != nil {
-			t.Fatal(err)
-		}
-		text := unpack(t, &out)[serversLog]
-		whole := strings.HasPrefix(text, "line    0 ")
-		if !strings.HasPrefix(text, "line ") || !strings.Contains(text, fmt.Sprintf("line %d ", lines-1)) || whole != (size > 8<<10) || int64(len(text)) > size {
-			t.Errorf("limit %d: %d bytes from %.20q to %.20q", size, len(text), text, text[max(0, len(text)-152):])
-		}
-		for _, f := range manifest.Files {
-			if f.Name == serversLog && f.Cut == whole {
-				t.Errorf("limit %d: cut is %v", size, f.Cut)
+		t.Run(fmt.Sprint(size), func(t *testing.T) {
+			t.Parallel()
+			var out bytes.Buffer
+			manifest, err := sysdump.Write(t.Context(), observe.Target{Config: config, Limit: 5 * time.Second}, &out, sysdump.Options{MaxSize: 10 << 20, LogSize: size})
+			if err != nil {
+				t.Fatal(err)
 			}
-		}
+			text := unpack(t, &out)[serversLog]
+			whole := strings.HasPrefix(text, "line    0 ")
+			if !strings.HasPrefix(text, "line ") || !strings.Contains(text, fmt.Sprintf("line %d ", lines-1)) || whole != (size > 8<<10) || int64(len(text)) > size {
+				t.Errorf("%d bytes from %.20q to %.20q", len(text), text, text[max(0, len(text)-152):])
+			}
+			for _, f := range manifest.Files {
+				if f.Name == serversLog && f.Cut == whole {
+					t.Errorf("cut is %v", f.Cut)
+				}
+			}
+		})
 	}
 }
