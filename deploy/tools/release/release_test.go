@@ -17,6 +17,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 	"github.com/fairlead-dev/fairlead/pkg/imagetar"
 	imagev1 "github.com/opencontainers/image-spec/specs-go/v1"
@@ -61,6 +62,7 @@ func release(t *testing.T, message string, change ...func(*Options)) string {
 
 // TestEnvironment: settings of Go in the environment of who builds do not change the files.
 func TestEnvironment(t *testing.T) {
+	testutil.Full(t, "compiles the standard library again")
 	few := func(o *Options) { o.Targets = []string{"linux/amd64", "linux/arm64"} }
 	plain := release(t, "hello", few)
 	for name, value := range map[string]string{"GOAMD64": "v3", "GOARM64": "v9.0", "GOEXPERIMENT": "nodwarf5", "GOFIPS140": "latest", "GOFLAGS": "-race", "CGO_ENABLED": "1"} {
@@ -73,6 +75,7 @@ func TestEnvironment(t *testing.T) {
 
 // TestFreshCache: the second build of a comparison compiles all by itself, and takes nothing from the cache of the first one.
 func TestFreshCache(t *testing.T) {
+	testutil.Full(t, "compiles the standard library again")
 	few := func(o *Options) { o.Targets = []string{"linux/amd64"} }
 	one := release(t, "hello", few)
 	other := filepath.Join(t.TempDir(), "cache")
@@ -118,6 +121,7 @@ func TestVersions(t *testing.T) {
 // TestReproducible: the same sources in two directories give the same files, and Compare finds sources that differ, and a
 // file that was changed later.
 func TestReproducible(t *testing.T) {
+	testutil.Full(t, "compiles the standard library again")
 	one, two, other := release(t, "hello"), release(t, "hello"), release(t, "hallo")
 	if err := Compare(one, two); err != nil {
 		t.Error(err)
