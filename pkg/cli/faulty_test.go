@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/cli/version"
 	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 )
@@ -25,11 +26,7 @@ func execute(t *testing.T, args ...string) (out string, code int) {
 	t.Helper()
 	var text bytes.Buffer
 	streams := genericiooptions.IOStreams{In: strings.NewReader(""), Out: &text, ErrOut: &text}
-	begin := time.Now()
 	code = run(NewCommand(streams), args, streams)
-	if took := time.Since(begin); took > time.Minute {
-		t.Errorf("%v took %s", args, took)
-	}
 	return text.String(), code
 }
 
@@ -107,10 +104,10 @@ func wantOutput(t *testing.T, out string, code, wantCode int, want ...string) {
 // TestFaultyAPIServer proves what each command that looks at a cluster says of a real API server of which a part never answers, and of a user
 // who may read nothing: which part it could not find out, in time, with what it could still find out, and with an exit code that fits.
 func TestFaultyAPIServer(t *testing.T) {
-	file := daemontest.StartControlPlane(t).Kubeconfig // before HOME is another: programs come from its cache
+	file := daemontest.SharedControlPlane(t).Kubeconfig // before HOME is another: programs come from its cache
 	t.Setenv("HOME", t.TempDir())
 	short := version.Limit
-	version.Limit = 8 * time.Second // what answers must be read on a busy machine, too
+	version.Limit = 12 * time.Second // what answers must be read on a busy machine, too
 	t.Cleanup(func() { version.Limit = short })
 	guest := edited(t, file, func(c *clientcmdapi.Config) {
 		c.AuthInfos["test"].Impersonate, c.AuthInfos["test"].ImpersonateGroups = "guest", []string{"system:authenticated"}
@@ -133,9 +130,16 @@ func testHangs(t *testing.T, file string) {
 		if c.path == "/version" {
 			pass = 2
 		}
-		at := func(t *testing.T) string { t.Parallel(); t.Helper(); return hanging(t, file, c.path, pass) }
+		at := func(t *testing.T) string {
+			t.Helper()
+			if c.path != "/api/v1/nodes" {
+				testutil.Full(t, "waits for time limits; the main path has another request that hangs")
+			}
+			t.Parallel()
+			return hanging(t, file, c.path, pass)
+		}
 		t.Run("check "+c.path, func(t *testing.T) {
-			out, code := execute(t, "check", "--kubeconfig", at(t), "--timeout", "8s", "-o", "json")
+			out, code := execute(t, "check", "--kubeconfig", at(t), "--timeout", "15s", "-o", "json")
 			wantOutput(t, out, code, 0)
 			got := checks(t, out)
 			if r := got[c.id]; r.Status != "unknown" || !strings.Contains(r.Reason, "no answer in time") {
@@ -173,26 +177,31 @@ func testHangs(t *testing.T, file string) {
 		})
 	}
 	t.Run("check", func(t *testing.T) {
+		testutil.Full(t, "waits for time limits")
 		t.Parallel()
 		out, code := execute(t, "check", "--kubeconfig", hanging(t, file, "/", 0), "--timeout", "8s")
 		wantOutput(t, out, code, 1, "FL-API-001", "no answer")
 	})
 	t.Run("status", func(t *testing.T) {
+		testutil.Full(t, "waits for time limits")
 		t.Parallel()
 		out, code := execute(t, "status", "--kubeconfig", hanging(t, file, "/", 0))
 		wantOutput(t, out, code, 1, "test: not healthy", "no answer")
 	})
 	t.Run("version", func(t *testing.T) {
+		testutil.Full(t, "waits for time limits")
 		t.Parallel()
 		out, code := execute(t, "version", "--kubeconfig", hanging(t, file, "/", 0))
 		wantOutput(t, out, code, 0, "fairlead ", "Cluster test: ", "no answer")
 	})
 	t.Run("sysdump", func(t *testing.T) {
+		testutil.Full(t, "waits for time limits")
 		t.Parallel()
 		out, code := execute(t, "sysdump", "--kubeconfig", hanging(t, file, "/", 0), "--timeout", "20s", "-o", filepath.Join(t.TempDir(), "x.tar.gz"))
 		wantOutput(t, out, code, 0, "Wrote ", "without objects/nodes.json: ")
 	})
 	t.Run("top", func(t *testing.T) {
+		testutil.Full(t, "waits for time limits")
 		t.Parallel()
 		out, code := execute(t, "top", "tunnels", "--kubeconfig", hanging(t, file, "/apis/tunnel.fairlead.dev", 0))
 		wantOutput(t, out, code, 1, "list tunnel", "no answer within 15s")

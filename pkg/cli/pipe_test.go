@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/cli/ui"
 	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
 	"github.com/fairlead-dev/fairlead/pkg/progress"
@@ -81,14 +82,7 @@ func ended(t *testing.T, cmd *exec.Cmd) syscall.WaitStatus {
 func TestInterruptWithPipe(t *testing.T) {
 	mark := filepath.Join(t.TempDir(), "changed")
 	cmd, unread := program(t, mark, "change")
-	for begin := time.Now(); ; time.Sleep(10 * time.Millisecond) {
-		if _, err := os.Stat(mark); err == nil {
-			break
-		}
-		if time.Since(begin) > time.Minute {
-			t.Fatal("it did not begin")
-		}
-	}
+	testutil.Eventually(t, time.Minute, func() error { _, err := os.Stat(mark); return err })
 	unread()
 	if err := cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
