@@ -18,14 +18,6 @@ func (o Options) Quick() Options {
 	return o
 }
 
-// WithLock has a run take over a lock that was not renewed for a time.
-func (o Options) WithLock(duration time.Duration) Options {
-	t := quick
-	t.lockDuration, t.lockRenew = duration, duration*3/5
-	o.timing = &t
-	return o
-}
-
 // Quick has a run poll often.
 func (o UninstallOptions) Quick() UninstallOptions {
 	o.timing = &quick

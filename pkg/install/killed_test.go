@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 
 	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
@@ -94,23 +95,29 @@ func testConcurrent(e env) {
 
 // testStaleLock: the lock of a run that was killed is respected for its time, and taken over after that.
 func testStaleLock(e env) {
-	now := metav1.NewMicroTime(time.Now())
-	lease := newLease(install.LockName, "killed", now)
-	if _, err := e.client.CoordinationV1().Leases("kube-system").Create(e.t.Context(), lease, metav1.CreateOptions{}); err != nil {
+	leases := e.client.CoordinationV1().Leases("kube-system")
+	lease := newLease(install.LockName, "killed", metav1.NowMicro())
+	lease.Spec.LeaseDurationSeconds = ptr.To[int32](3600)
+	lease, err := leases.Create(e.t.Context(), lease, metav1.CreateOptions{})
+	if err != nil {
 		e.t.Fatal(err)
 	}
 	run := func(o install.Options) error {
 		_, err := install.Apply(e.t.Context(), e.cfg, objects(e.t, nil), o)
 		return err
 	}
-	err := e.limited(`"killed" holds`, func(limit time.Duration) error { return run(install.Options{Timeout: limit}.WithLock(time.Hour)) })
+	err = e.limited(`"killed" holds`, func(limit time.Duration) error { return run(install.Options{Timeout: limit}.Quick()) })
 	var locked *install.LockedError
 	if !errors.As(err, &locked) || locked.Holder != "killed" {
 		e.t.Errorf("error %v", err)
 	}
-	const lock = 5 * time.Second
-	begin := time.Now()
-	if err := run(install.Options{}.WithLock(lock)); err != nil {
+	const lock = 2 * time.Second
+	lease.Spec.LeaseDurationSeconds, lease.Spec.RenewTime = ptr.To(int32(lock/time.Second)), ptr.To(metav1.NowMicro())
+	if _, err := leases.Update(e.t.Context(), lease, metav1.UpdateOptions{}); err != nil {
+		e.t.Fatal(err)
+	}
+	begin := time.Now() // a run takes the lock that long after it has seen it
+	if err := run(install.Options{}.Quick()); err != nil {
 		e.t.Error(err)
 	}
 	if took := time.Since(begin); took < lock {

@@ -47,6 +47,10 @@ func TestLock(t *testing.T) {
 		failure := errors.New("the run has failed")
 		err := (&client{kube: kube, timing: usual}).locked(t.Context(), progress.Silent, func(ctx context.Context) error {
 			first := holder()
+			lease, err := kube.CoordinationV1().Leases(metav1.NamespaceSystem).Get(ctx, LockName, metav1.GetOptions{})
+			if err != nil || ptr.Deref(lease.Spec.LeaseDurationSeconds, 0) != int32(usual.lockDuration/time.Second) {
+				t.Errorf("others wait for another time than %v: %+v, %v", usual.lockDuration, lease, err)
+			}
 			time.Sleep(10 * usual.lockDuration)
 			if now := holder(); first == "" || now != first || ctx.Err() != nil {
 				t.Errorf("the lock was held by %q, then by %q: %v", first, now, ctx.Err())
