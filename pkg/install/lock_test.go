@@ -51,7 +51,7 @@ func TestLock(t *testing.T) {
 			if err != nil || ptr.Deref(lease.Spec.LeaseDurationSeconds, 0) != int32(usual.lockDuration/time.Second) {
 				t.Errorf("others wait for another time than %v: %+v, %v", usual.lockDuration, lease, err)
 			}
-			time.Sleep(10 * usual.lockDuration)
+			time.Sleep(3 * usual.lockDuration)
 			if now := holder(); first == "" || now != first || ctx.Err() != nil {
 				t.Errorf("the lock was held by %q, then by %q: %v", first, now, ctx.Err())
 			}
