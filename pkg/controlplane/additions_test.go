@@ -176,7 +176,7 @@ func TestOtherBundleWhereKubeadmWroteTheFlag(t *testing.T) {
 	put(t, h, apiServerFile, joinedManifest(t))
 	install(t, root)
 	o := testOptions(root)
-	o.Bundle = v1alpha1.New()
+	o.Bundle = newBundle()
 	o.Bundle.ControlPlane.EgressSelectorFile = "/etc/kubernetes/other/egress.yaml"
 	if _, err := Install(t.Context(), o); err != nil {
 		t.Fatal(err)
@@ -196,6 +196,7 @@ func renameVolume(t *testing.T, h nodefs.Host) {
 // TestUninstallAfterRenamedVolume checks that a directory which kube-apiserver's
 // manifest still mounts stays.
 func TestUninstallAfterRenamedVolume(t *testing.T) {
+	t.Parallel()
 	root := testNode(t)
 	h := nodefs.Host{Root: root}
 	install(t, root)
@@ -209,6 +210,7 @@ func TestUninstallAfterRenamedVolume(t *testing.T) {
 
 // TestRollbackAfterRenamedVolume checks the same for a rollback.
 func TestRollbackAfterRenamedVolume(t *testing.T) {
+	t.Parallel()
 	root := testNode(t)
 	h := nodefs.Host{Root: root}
 	if _, err := Install(t.Context(), failingOptions(root, func() { renameVolume(t, h) })); !errors.Is(err, ErrRolledBack) {
@@ -220,6 +222,7 @@ func TestRollbackAfterRenamedVolume(t *testing.T) {
 // TestFlagWrittenInAnotherWay checks that the error names what cannot be removed
 // safely, and that nothing changes. A rollback keeps what the flag needs.
 func TestFlagWrittenInAnotherWay(t *testing.T) {
+	t.Parallel()
 	rewrite := func(h nodefs.Host) {
 		replaceIn(t, h, apiServerFile, "    - --"+apiserver.ConfigFlag+"=", "    - --"+apiserver.ConfigFlag+"\n    - ")
 	}
@@ -247,6 +250,7 @@ func TestFlagWrittenInAnotherWay(t *testing.T) {
 // any other, as the server could not run without the files that it mounts. A copy
 // stays.
 func TestUninstallWithEditedServer(t *testing.T) {
+	t.Parallel()
 	root := testNode(t)
 	h := nodefs.Host{Root: root}
 	install(t, root)
@@ -288,6 +292,7 @@ func TestUninstallWithEditedServer(t *testing.T) {
 // TestUninstallWithServerOfSomebodyElse checks that a server which was there before
 // the installation stays, with what it needs.
 func TestUninstallWithServerOfSomebodyElse(t *testing.T) {
+	t.Parallel()
 	reference(t)
 	root := testNode(t)
 	h := nodefs.Host{Root: root}

@@ -66,7 +66,7 @@ var badNodes = map[string]badNode{
 	"no CA":                   {func(t *testing.T, h nodefs.Host, _ *Options) { remove(t, h, badCA+".crt") }, []string{badCA + ".crt", "controlPlane.pkiDir"}},
 	"kubelet reads elsewhere": {writeText("/var/lib/kubelet/config.yaml", "staticPodPath: /somewhere\n"), []string{"/somewhere", "set controlPlane.manifestsDir"}},
 	"nothing to install": {func(_ *testing.T, _ nodefs.Host, o *Options) {
-		o.Bundle = v1alpha1.New()
+		o.Bundle = newBundle()
 		*o.Bundle.Konnectivity.Enabled = false
 	}, []string{"konnectivity.enabled is false"}},
 	"name not in TLS": {func(_ *testing.T, _ nodefs.Host, o *Options) {
@@ -92,6 +92,7 @@ var badNodes = map[string]badNode{
 // bundle and what to do, and that the node does not change by a single byte.
 // It observes KON-02 of docs/requirements.md.
 func TestBadInput(t *testing.T) {
+	t.Parallel()
 	for name, tc := range badNodes {
 		t.Run(name, func(t *testing.T) {
 			root := testNode(t)
@@ -161,6 +162,7 @@ func copied(from, to string) func(*testing.T, nodefs.Host, *Options) {
 // TestPortTaken checks that the line names the port, the process that listens on
 // it, and the field to set.
 func TestPortTaken(t *testing.T) {
+	t.Parallel()
 	l, err := net.Listen("tcp", ":0")
 	if err != nil {
 		t.Fatal(err)
@@ -168,7 +170,7 @@ func TestPortTaken(t *testing.T) {
 	defer l.Close()
 	root := testNode(t)
 	o := testOptions(root)
-	o.Bundle = v1alpha1.New()
+	o.Bundle = newBundle()
 	taken := int32(l.Addr().(*net.TCPAddr).Port)
 	o.Bundle.Konnectivity.Server.HealthPort = taken
 	_, err = Install(t.Context(), o)
@@ -184,6 +186,7 @@ func TestPortTaken(t *testing.T) {
 // formatted, is used and stays after an uninstallation. An empty kubeconfig is
 // replaced: the kubelet creates one for a mount without a file.
 func TestEqualFilesStay(t *testing.T) {
+	t.Parallel()
 	root := testNode(t)
 	h := nodefs.Host{Root: root}
 	plan, err := PlanInstall(t.Context(), testOptions(root))
@@ -221,6 +224,7 @@ func TestEqualFilesStay(t *testing.T) {
 // kubeconfig from elsewhere; its certificate already contains the name that
 // agents dial.
 func TestReadyMadeKubeconfig(t *testing.T) {
+	t.Parallel()
 	root := testNode(t)
 	h := nodefs.Host{Root: root}
 	n := newNode(testOptions(root).defaulted())
@@ -239,7 +243,7 @@ func TestReadyMadeKubeconfig(t *testing.T) {
 	remove(t, h, "/etc/kubernetes/pki/ca.key")
 	o := testOptions(root)
 	o.ServerKubeconfig = file
-	o.Bundle = &v1alpha1.Bundle{Konnectivity: v1alpha1.Konnectivity{ServerHost: "kubernetes.default.svc"}}
+	o.Bundle = &v1alpha1.Bundle{PKI: newBundle().PKI, Konnectivity: v1alpha1.Konnectivity{ServerHost: "kubernetes.default.svc"}}
 	if _, err := Install(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
@@ -251,6 +255,7 @@ func TestReadyMadeKubeconfig(t *testing.T) {
 // TestTwoCAs covers a rotation of the cluster's CA: ca.crt has both CAs, the one
 // that belongs to the key signs, and the server trusts both.
 func TestTwoCAs(t *testing.T) {
+	t.Parallel()
 	root := testNode(t)
 	h := nodefs.Host{Root: root}
 	other, err := pki.NewCA(pki.FromBundle(nil), "kubernetes", time.Now())

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -31,11 +30,7 @@ func resetAndInit(t *testing.T, root string) {
 			t.Fatal(err)
 		}
 	}
-	other := filepath.Join(t.TempDir(), "other")
-	if err := kubeadmNode(other, nil); err != nil {
-		t.Fatal(err)
-	}
-	copyTree(t, other, root)
+	copyTree(t, anotherNode(t), root)
 }
 
 // told collects notes.
@@ -151,11 +146,7 @@ func TestRotatedCA(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	other := filepath.Join(t.TempDir(), "other")
-	if err := kubeadmNode(other, nil); err != nil {
-		t.Fatal(err)
-	}
-	fresh, err := nodefs.Host{Root: other}.Read(ca)
+	fresh, err := nodefs.Host{Root: anotherNode(t)}.Read(ca)
 	if err != nil {
 		t.Fatal(err)
 	}

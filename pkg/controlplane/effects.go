@@ -290,7 +290,11 @@ func (e *nodeEffects) poll(timeout time.Duration) kubelet.Poll {
 }
 
 func (e *nodeEffects) waiter() kubelet.Waiter {
-	return kubelet.Waiter{Poll: e.poll(e.opts.Timeout), Proc: e.proc(), Settle: e.opts.settle, Healthy: e.healthy}
+	timeout := e.opts.Timeout
+	if e.back && e.opts.rollback > 0 {
+		timeout = e.opts.rollback
+	}
+	return kubelet.Waiter{Poll: e.poll(timeout), Proc: e.proc(), Settle: e.opts.settle, Healthy: e.healthy}
 }
 
 // waitFor waits until the program of a manifest is ready, and others have exited.

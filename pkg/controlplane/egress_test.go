@@ -20,7 +20,7 @@ import (
 // httpConnect differs from the default bundle in the content of the egress selector
 // configuration and in the server's flags. kube-apiserver has the same flags.
 func httpConnect() *v1alpha1.Bundle {
-	return (&v1alpha1.Bundle{Konnectivity: v1alpha1.Konnectivity{ProxyProtocol: v1alpha1.ProxyHTTPConnect}}).Defaulted()
+	return (&v1alpha1.Bundle{PKI: newBundle().PKI, Konnectivity: v1alpha1.Konnectivity{ProxyProtocol: v1alpha1.ProxyHTTPConnect}}).Defaulted()
 }
 
 func withBundle(root string, b *v1alpha1.Bundle) Options {
@@ -50,7 +50,8 @@ func apiServerPod(t *testing.T, h nodefs.Host) (pod *corev1.Pod, hash string) {
 // Pod changes in an annotation alone. Another installation changes nothing, and an
 // uninstallation restores the original node.
 func TestNewEgressSelectorRestartsAPIServer(t *testing.T) {
-	otherSocket := v1alpha1.New()
+	t.Parallel()
+	otherSocket := newBundle()
 	otherSocket.Konnectivity.Transport.UDS.Path = "/etc/kubernetes/konnectivity-server/other.socket"
 	otherURL, otherClient := tcpBundle(), tcpBundle()
 	otherURL.Konnectivity.Transport.TCP.URL = "https://127.0.0.1:8139"
@@ -59,8 +60,8 @@ func TestNewEgressSelectorRestartsAPIServer(t *testing.T) {
 		*file = strings.Replace(*file, "/client", "/other-client", 1)
 	}
 	for name, tc := range map[string]struct{ from, to *v1alpha1.Bundle }{
-		"protocol":           {v1alpha1.New(), httpConnect()},
-		"socket":             {v1alpha1.New(), otherSocket},
+		"protocol":           {newBundle(), httpConnect()},
+		"socket":             {newBundle(), otherSocket},
 		"URL":                {tcpBundle(), otherURL},
 		"client certificate": {tcpBundle(), otherClient},
 	} {
@@ -99,6 +100,7 @@ func TestNewEgressSelectorRestartsAPIServer(t *testing.T) {
 // TestEgressSelectorOfServerOnly checks that kube-apiserver is restarted by the second of
 // two runs, the first of which changed the file and left kube-apiserver alone.
 func TestEgressSelectorOfServerOnly(t *testing.T) {
+	t.Parallel()
 	root := testNode(t)
 	mustInstall(t, testOptions(root))
 	o := withBundle(root, httpConnect())
@@ -120,30 +122,34 @@ func TestEgressSelectorOfServerOnly(t *testing.T) {
 // TestNewEgressSelectorReplacesProcess checks that the run ends when the kubelet has
 // replaced the process of kube-apiserver by one with the same flags.
 func TestNewEgressSelectorReplacesProcess(t *testing.T) {
+	t.Parallel()
 	for _, pods := range []bool{true, false} {
 		root := testNode(t)
 		install(t, root)
-		w := startWorld(root, pods, time.Second)
-		if err := w.sync(); err != nil {
-			t.Fatal(err)
-		}
-		before := w.load().PID[apiServerFile]
-		o := w.options()
-		o.Bundle = httpConnect()
-		if _, err := Install(t.Context(), o); err != nil {
-			t.Error(err)
-		}
-		w.settled(t)
-		w.end()
-		if after := w.load().PID[apiServerFile]; after == before {
-			t.Errorf("process %d of kube-apiserver has read the old configuration", after)
-		}
+		inBubble(t, func(t *testing.T) {
+			w := startWorld(root, pods, time.Second)
+			defer w.end()
+			if err := w.sync(); err != nil {
+				t.Fatal(err)
+			}
+			before := w.load().PID[apiServerFile]
+			o := w.options()
+			o.Bundle = httpConnect()
+			if _, err := Install(t.Context(), o); err != nil {
+				t.Error(err)
+			}
+			w.settled(t)
+			if after := w.load().PID[apiServerFile]; after == before {
+				t.Errorf("process %d of kube-apiserver has read the old configuration", after)
+			}
+		})
 	}
 }
 
 // TestRollbackOfEgressSelector checks that kube-apiserver reads the old configuration when
 // a rollback restarts it.
 func TestRollbackOfEgressSelector(t *testing.T) {
+	t.Parallel()
 	root := testNode(t)
 	h := nodefs.Host{Root: root}
 	install(t, root)
@@ -175,6 +181,7 @@ func TestRollbackOfEgressSelector(t *testing.T) {
 // TestEditedManifestWithEgressHash checks that the annotation is removed from a manifest
 // that was edited, by an uninstallation and by a rollback.
 func TestEditedManifestWithEgressHash(t *testing.T) {
+	t.Parallel()
 	const mine = "    - --v=4 # loud\n"
 	edit := func(h nodefs.Host) {
 		replaceIn(t, h, apiServerFile, "    - --allow-privileged=true\n", "    - --allow-privileged=true\n"+mine)

@@ -46,6 +46,7 @@ func closed(t *testing.T, h nodefs.Host, name string, before fs.FileInfo) {
 // It observes KON-23 of docs/requirements.md.
 // It also observes OLD-28 of docs/requirements.md.
 func TestExposedKubeconfig(t *testing.T) {
+	t.Parallel()
 	root := testNode(t)
 	h := nodefs.Host{Root: root}
 	install(t, root)
@@ -91,6 +92,7 @@ func TestExposedKubeconfig(t *testing.T) {
 // TestExposedKubeconfigOfSomebodyElse does the same for a kubeconfig that existed
 // before the installation, and checks that it stays.
 func TestExposedKubeconfigOfSomebodyElse(t *testing.T) {
+	t.Parallel()
 	other, root := testNode(t), testNode(t)
 	h := nodefs.Host{Root: root}
 	install(t, other)
@@ -110,6 +112,7 @@ func TestExposedKubeconfigOfSomebodyElse(t *testing.T) {
 // TestExposedKeys covers the server's own keys, and those of kube-apiserver's
 // connection to it.
 func TestExposedKeys(t *testing.T) {
+	t.Parallel()
 	root := testNode(t)
 	h := nodefs.Host{Root: root}
 	o := testOptions(root)
@@ -144,10 +147,10 @@ func TestExposedKeys(t *testing.T) {
 // TestCloseInterrupted checks that restricting a file's mode is rolled back, or
 // completed, after an interruption at every point.
 func TestCloseInterrupted(t *testing.T) {
-	for at := 1; ; at++ {
-		root := testNode(t)
+	t.Parallel()
+	for at := 1; ; at += stride(6) {
+		root := installedNode(t)
 		h := nodefs.Host{Root: root}
-		install(t, root)
 		before := stat(t, h, v1alpha1.DefaultServerKubeconfig)
 		chmod(t, h, v1alpha1.DefaultServerKubeconfig, 0o644)
 		o := testOptions(root)
@@ -163,6 +166,7 @@ func TestCloseInterrupted(t *testing.T) {
 // TestFileGoesMeanwhile checks that a manifest or certificate which disappears
 // between two reads is an error, not a panic.
 func TestFileGoesMeanwhile(t *testing.T) {
+	t.Parallel()
 	root := testNode(t)
 	n := newNode(testOptions(root).defaulted())
 	if err := n.readManifest(); err != nil {

@@ -20,7 +20,7 @@ import (
 )
 
 func daemonSet() *v1alpha1.Bundle {
-	b := v1alpha1.New()
+	b := newBundle()
 	b.Konnectivity.Server.Form = v1alpha1.FormDaemonSet
 	return b
 }
@@ -29,10 +29,16 @@ func daemonSet() *v1alpha1.Bundle {
 // removed, as that server would keep the ports, and that the run ends when the server has
 // stopped. A rollback restores the manifest, and so does the first form.
 func TestStaticPodToDaemonSet(t *testing.T) {
+	t.Parallel()
 	root := testNode(t)
-	h := nodefs.Host{Root: root}
 	install(t, root)
 	before := snapshot(t, root)
+	inBubble(t, func(t *testing.T) { staticPodToDaemonSet(t, root, before) })
+}
+
+func staticPodToDaemonSet(t *testing.T, root string, before map[string]string) {
+	t.Helper()
+	h := nodefs.Host{Root: root}
 	w := startWorld(root, true, 300*time.Millisecond)
 	defer w.end()
 	if err := w.sync(); err != nil {
@@ -70,6 +76,7 @@ func TestStaticPodToDaemonSet(t *testing.T) {
 // TestDaemonSetAfterEdits checks that a server's manifest that was edited is removed as well,
 // and that a copy stays.
 func TestDaemonSetAfterEdits(t *testing.T) {
+	t.Parallel()
 	root := testNode(t)
 	h := nodefs.Host{Root: root}
 	install(t, root)
@@ -91,6 +98,7 @@ func TestDaemonSetAfterEdits(t *testing.T) {
 
 // TestDaemonSetLeavesForeignServer checks that a manifest which fairlead did not write stays.
 func TestDaemonSetLeavesForeignServer(t *testing.T) {
+	t.Parallel()
 	reference(t)
 	root := testNode(t)
 	h := nodefs.Host{Root: root}
@@ -106,6 +114,7 @@ func TestDaemonSetLeavesForeignServer(t *testing.T) {
 // TestAgentsNeverReachDaemonSet checks that kube-apiserver keeps its direct connections if no
 // agent connects to a server that is not a static Pod.
 func TestAgentsNeverReachDaemonSet(t *testing.T) {
+	t.Parallel()
 	root := testNode(t)
 	o := agentOptions(root, daemonSet(), func() error { return errors.New("no connection to any proxy agent") })
 	o.Timeout = 50 * time.Millisecond
@@ -134,9 +143,10 @@ func agentOptions(root string, b *v1alpha1.Bundle, ready func() error) Options {
 // TestWaitForAgent checks that kube-apiserver is switched, or restarted, only after an
 // agent has connected to the server, in whatever form that runs.
 func TestWaitForAgent(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct{ from, to *v1alpha1.Bundle }{
-		"static Pod":       {nil, v1alpha1.New()},
-		"another protocol": {v1alpha1.New(), httpConnect()},
+		"static Pod":       {nil, newBundle()},
+		"another protocol": {newBundle(), httpConnect()},
 		"DaemonSet":        {nil, daemonSet()},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -81,6 +81,7 @@ func wantForbidden(t *testing.T, err error) {
 // TestExplain checks how the system's errors are explained to a user who is root
 // already.
 func TestExplain(t *testing.T) {
+	t.Parallel()
 	for err, want := range map[error]string{
 		syscall.ENOSPC: "free some space", syscall.EDQUOT: "free some space", syscall.EROFS: "mount it writable",
 		syscall.EPERM: "immutable", syscall.EACCES: "SELinux",

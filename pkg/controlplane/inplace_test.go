@@ -20,7 +20,7 @@ import (
 // upstream is a bundle with the server of the Kubernetes project, which reads its files only
 // when it starts.
 func upstream() *v1alpha1.Bundle {
-	b := v1alpha1.New()
+	b := newBundle()
 	b.Konnectivity.Server.Image = "registry.k8s.io/kas-network-proxy/proxy-server:v0.34.0"
 	return b
 }
@@ -81,8 +81,9 @@ func apiServerAddress(t *testing.T, root string) string {
 // existing file, because the server has mounted that as a single file, and that it restarts
 // a server that does not read new files by itself. Another installation changes nothing.
 func TestNewFilesOfRunningServer(t *testing.T) {
+	t.Parallel()
 	for name, tc := range newFiles {
-		for image, bundle := range map[string]func() *v1alpha1.Bundle{"own image": v1alpha1.New, "upstream's image": upstream} {
+		for image, bundle := range map[string]func() *v1alpha1.Bundle{"own image": newBundle, "upstream's image": upstream} {
 			t.Run(name+", "+image, func(t *testing.T) {
 				root := testNode(t)
 				h := nodefs.Host{Root: root}
@@ -115,6 +116,7 @@ func TestNewFilesOfRunningServer(t *testing.T) {
 // TestRollbackOfNewKubeconfig checks that a rollback writes the old kubeconfig into the same
 // file.
 func TestRollbackOfNewKubeconfig(t *testing.T) {
+	t.Parallel()
 	root := testNode(t)
 	h := nodefs.Host{Root: root}
 	o := withBundle(root, upstream())
@@ -140,6 +142,7 @@ func TestRollbackOfNewKubeconfig(t *testing.T) {
 // TestInstallAfterRestart checks that an installation does not restart the server only because
 // a renewal did.
 func TestInstallAfterRestart(t *testing.T) {
+	t.Parallel()
 	root := testNode(t)
 	o := withBundle(root, upstream())
 	mustInstall(t, o)

@@ -5,7 +5,6 @@ package controlplane
 import (
 	"context"
 	"errors"
-	"os/exec"
 	"strings"
 	"testing"
 
@@ -58,15 +57,13 @@ func stopWhen(t *testing.T, o *Options, here func(point string) bool, run func()
 type stopped string
 
 func otherBundle() *v1alpha1.Bundle {
-	return &v1alpha1.Bundle{Konnectivity: v1alpha1.Konnectivity{
+	return &v1alpha1.Bundle{PKI: newBundle().PKI, Konnectivity: v1alpha1.Konnectivity{
 		Transport: v1alpha1.Transport{UDS: &v1alpha1.UDSTransport{Path: "/run/konnectivity/server.socket"}}}}
 }
 
 func twin(t *testing.T, root, suffix string) string {
 	t.Helper()
-	if out, err := exec.Command("cp", "-a", root, root+suffix).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	copyTree(t, root, root+suffix)
 	return root + suffix
 }
 
@@ -75,6 +72,7 @@ func twin(t *testing.T, root, suffix string) string {
 // restores what was before it and stops there, or removes everything if the run was
 // done. The next Uninstall restores the original node.
 func TestInterruptedAfterInstallation(t *testing.T) {
+	t.Parallel()
 	base := testNode(t)
 	install(t, base)
 	before, first := snapshot(t, base), snapshot(t, pristine)
@@ -94,10 +92,7 @@ func TestInterruptedAfterInstallation(t *testing.T) {
 			return err
 		},
 	} {
-		at, stride := 1, 1
-		if testing.Short() {
-			stride = 5
-		}
+		at, stride := 1, stride(12)
 		for ; ; at += stride {
 			root := testNode(t)
 			copyTree(t, base, root)
@@ -137,6 +132,7 @@ func TestInterruptedAfterInstallation(t *testing.T) {
 // a renewal, which a timer may have started, does not finish a run of another
 // command.
 func TestInterruptedAdvice(t *testing.T) {
+	t.Parallel()
 	root := testNode(t)
 	o := testOptions(root)
 	if point := stopAt(t, &o, 9, func() error { _, err := Install(t.Context(), o); return err }); point == "" {
@@ -164,6 +160,7 @@ func TestInterruptedAdvice(t *testing.T) {
 // TestRollbackThatFails checks that a run which finds an interrupted one says what
 // to do if the rollback fails.
 func TestRollbackThatFails(t *testing.T) {
+	t.Parallel()
 	root := testNode(t)
 	o := testOptions(root)
 	stopAfter(t, &o, "applied "+apiServerFile, func() error { _, err := Install(t.Context(), o); return err })

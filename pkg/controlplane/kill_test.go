@@ -11,9 +11,11 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/kubelet"
 	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/nodefs"
 )
@@ -24,6 +26,8 @@ var (
 	pristine      string
 	installedTree string
 	installed     map[string]string
+
+	referenceOnce sync.Once
 )
 
 // Environment variables of this test binary when it runs as the command to be
@@ -57,7 +61,7 @@ func TestMain(m *testing.M) {
 // everything except the waits is real.
 func testOptions(root string) Options {
 	return Options{
-		Root: root, LeaveKubeadmConfig: true,
+		Root: root, Bundle: newBundle(), LeaveKubeadmConfig: true,
 		// Ports that no other test on this machine uses do not matter here: nothing listens.
 		user:  func() int { return 0 },
 		waits: func(context.Context, *kubelet.Program) error { return nil },
@@ -103,7 +107,7 @@ func killed(root string) int {
 }
 
 // runKilled runs an operation in a separate process and returns where it was
-// killed; alive is true if it finished first.
+// killed; alive is true if it finished first. Tests that call it do not run beside others (see copyTree).
 func runKilled(t *testing.T, root, op, killAt, api string) (point string, alive bool) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
@@ -142,12 +146,12 @@ func uninstall(t *testing.T, root string) Result {
 // reference makes an installation without interruption.
 func reference(t *testing.T) {
 	t.Helper()
-	if installed == nil {
+	referenceOnce.Do(func() {
 		tree := filepath.Join(filepath.Dir(pristine), "installed")
 		copyTree(t, pristine, tree)
 		install(t, tree)
 		installedTree, installed = tree, snapshot(t, tree)
-	}
+	})
 }
 
 // installedNode returns a copy of a node on which the tunnel is installed.
@@ -158,6 +162,14 @@ func installedNode(t *testing.T) string {
 	return nodeFrom(t, installedTree)
 }
 
+// stride is 1 where all tests run. Elsewhere, a test that ends a run after each of its effects takes every n-th one.
+func stride(n int) int {
+	if testing.Short() || testutil.Main() {
+		return n
+	}
+	return 1
+}
+
 // TestKilledAtEveryEffect kills the process with SIGKILL after each single effect
 // of an installation and of an uninstallation. Wherever the kill happens, the next
 // run of either command reaches its own goal: the complete installation, or the
@@ -166,10 +178,7 @@ func TestKilledAtEveryEffect(t *testing.T) {
 	reference(t)
 	before := snapshot(t, pristine)
 	for _, op := range []Operation{OpInstall, OpUninstall} {
-		points, stride := 0, 1
-		if testing.Short() {
-			stride = 4
-		}
+		points, stride := 0, stride(9)
 		for killAt := 1; ; killAt += stride {
 			start := map[Operation]func(*testing.T) string{OpInstall: testNode, OpUninstall: installedNode}[op](t)
 			point, alive := runKilled(t, start, string(op), strconv.Itoa(killAt), "")
@@ -177,10 +186,7 @@ func TestKilledAtEveryEffect(t *testing.T) {
 				break
 			}
 			points++
-			other := start + "-2"
-			if out, err := exec.Command("cp", "-a", start, other).CombinedOutput(); err != nil {
-				t.Fatalf("%v: %s", err, out)
-			}
+			other := twin(t, start, "-2")
 			t.Run(fmt.Sprintf("%s killed after %d %s", op, killAt, point), func(t *testing.T) {
 				t.Parallel()
 				install(t, start)
@@ -203,6 +209,7 @@ func TestKilledAtEveryEffect(t *testing.T) {
 // TestFailureAtEveryStep makes the wait of each step fail, and checks that the run
 // rolls everything back by itself.
 func TestFailureAtEveryStep(t *testing.T) {
+	t.Parallel()
 	before := snapshot(t, pristine)
 	for _, program := range []string{"proxy-server", apiServer} {
 		root := testNode(t)
@@ -226,6 +233,7 @@ func TestFailureAtEveryStep(t *testing.T) {
 // TestInterrupt: SIGINT and SIGTERM cancel the context, and the run rolls
 // everything back although its context is canceled.
 func TestInterrupt(t *testing.T) {
+	t.Parallel()
 	root := testNode(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	o := testOptions(root)
@@ -245,6 +253,7 @@ func TestInterrupt(t *testing.T) {
 // TestUninstallAfterEdits checks that edits made since the installation stay, and
 // that only fairlead's lines leave kube-apiserver's manifest.
 func TestUninstallAfterEdits(t *testing.T) {
+	t.Parallel()
 	root := testNode(t)
 	h := nodefs.Host{Root: root}
 	install(t, root)

@@ -29,7 +29,7 @@ func (a *kubeadmAPI) otherNode(flags ...string) {
 // ofTwo returns options for one of two control plane nodes.
 func (a *kubeadmAPI) ofTwo(root string) Options {
 	o := a.options(root)
-	o.Bundle = v1alpha1.New()
+	o.Bundle = newBundle()
 	o.Bundle.Konnectivity.Server.Count = ptr.To(int32(2))
 	return o
 }
@@ -40,6 +40,7 @@ const tunnelFlag = "--" + apiserver.ConfigFlag + "=" + v1alpha1Egress
 // kubeadm's stored configuration neither what another node has added meanwhile, nor
 // what another node depends on.
 func TestRollbackLeavesOthersInKubeadmConfig(t *testing.T) {
+	t.Parallel()
 	withTunnel, _, err := manifests.AddToCluster(storedByKubeadm, v1alpha1.New())
 	if err != nil {
 		t.Fatal(err)
@@ -73,6 +74,7 @@ func TestRollbackLeavesOthersInKubeadmConfig(t *testing.T) {
 // removes it from the stored configuration. A node that has only a server does not
 // count, as it would never remove it.
 func TestUninstallAndOthersInKubeadmConfig(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		flags []string
 		stays bool
@@ -94,6 +96,7 @@ func TestUninstallAndOthersInKubeadmConfig(t *testing.T) {
 // did not change stays, and that the result names it: "kubeadm upgrade" would give
 // this node a flag without its file.
 func TestUninstallNamesKubeadmConfig(t *testing.T) {
+	t.Parallel()
 	withTunnel, _, err := manifests.AddToCluster(storedByKubeadm, v1alpha1.New())
 	if err != nil {
 		t.Fatal(err)
@@ -117,6 +120,7 @@ func TestUninstallNamesKubeadmConfig(t *testing.T) {
 // after it had changed kubeadm's stored configuration: its rollback restores the part of the
 // earlier bundle, also while another node has the tunnel.
 func TestRollbackOfUpdateAfterKill(t *testing.T) {
+	t.Parallel()
 	root, api := testNode(t), startKubeadmAPI(t)
 	api.otherNode(tunnelFlag)
 	mustInstall(t, api.ofTwo(root))
@@ -139,6 +143,7 @@ func TestRollbackOfUpdateAfterKill(t *testing.T) {
 // TestRecordOfKubeadmConfig covers a bundle that differs only in a name that apiserver.crt and
 // kubeadm's stored configuration have already: nothing changes but the record.
 func TestRecordOfKubeadmConfig(t *testing.T) {
+	t.Parallel()
 	root, api := testNode(t), startKubeadmAPI(t)
 	api.otherNode(tunnelFlag)
 	first, second := api.ofTwo(root), api.ofTwo(root)
@@ -170,6 +175,7 @@ func (a *kubeadmAPI) stored() string {
 // TestStatusOfKubeadmConfig covers a stored configuration from which the tunnel was
 // removed by hand.
 func TestStatusOfKubeadmConfig(t *testing.T) {
+	t.Parallel()
 	root, api := testNode(t), startKubeadmAPI(t)
 	mustInstall(t, api.options(root))
 	status := func() string {

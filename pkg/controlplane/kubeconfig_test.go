@@ -16,6 +16,7 @@ import (
 // TestKubeconfigWithoutCertificate covers a kubeconfig of the server that embeds no
 // certificate: install and renew accept it, and nothing reports a problem with it.
 func TestKubeconfigWithoutCertificate(t *testing.T) {
+	t.Parallel()
 	const file = v1alpha1.DefaultServerKubeconfig
 	pair := filepath.Join(t.TempDir(), "pair.pem") // its presence is checked, and no more
 	if err := os.WriteFile(pair, nil, 0o600); err != nil {

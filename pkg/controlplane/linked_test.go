@@ -14,6 +14,7 @@ import (
 
 // TestLinkedDirectories installs on a node whose directories are absolute symbolic links: they mean directories of the node.
 func TestLinkedDirectories(t *testing.T) {
+	t.Parallel()
 	root := testNode(t)
 	h := nodefs.Host{Root: root}
 	link := func(name, to string) {

@@ -56,6 +56,7 @@ func (o Options) egressInAPI(t *testing.T) bool {
 // TestMirrorFollows: when install and uninstall end, the API shows kube-apiserver as
 // it is, though the kubelet renews its mirror Pod only when that is deleted.
 func TestMirrorFollows(t *testing.T) {
+	t.Parallel()
 	root := testNode(t)
 	o, client := mirroredOptions(t, root)
 	client.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -81,7 +82,13 @@ func TestMirrorFollows(t *testing.T) {
 
 // TestMirrorNeverFollows: it is waited for a while, and then said.
 func TestMirrorNeverFollows(t *testing.T) {
-	root := testNode(t)
+	t.Parallel()
+	root, gone := testNode(t), testNode(t)
+	inBubble(t, func(t *testing.T) { mirrorNeverFollows(t, root, gone) })
+}
+
+func mirrorNeverFollows(t *testing.T, root, gone string) {
+	t.Helper()
 	o, client := mirroredOptions(t, root)
 	deleted := 0
 	client.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { deleted++; return true, nil, nil })
@@ -93,7 +100,6 @@ func TestMirrorNeverFollows(t *testing.T) {
 	if !strings.Contains(notes.String(), "still shows the old one") || deleted != 1 {
 		t.Errorf("deleted %d times; said:\n%s", deleted, notes)
 	}
-	gone := testNode(t)
 	o = testOptions(gone)
 	o.client = fake.NewClientset()
 	o.mirrorLimit = time.Hour
@@ -107,6 +113,7 @@ func TestMirrorNeverFollows(t *testing.T) {
 // TestReasonOfEarlierManifest: a Pod that the API still shows though its manifest is
 // another one by now is no reason for anything.
 func TestReasonOfEarlierManifest(t *testing.T) {
+	t.Parallel()
 	root := testNode(t)
 	pod := mirrorOf(t, root, "old")
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{

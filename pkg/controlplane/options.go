@@ -88,6 +88,8 @@ type Options struct {
 	// mirrorPatience and mirrorLimit replace the constants of the same names. For
 	// tests.
 	mirrorPatience, mirrorLimit time.Duration
+	// rollback is how long each wait of a rollback may take, if not Timeout. For tests.
+	rollback time.Duration
 	// ready replaces the check before a run that kube-apiserver works. For tests.
 	ready func() error
 }

@@ -15,6 +15,7 @@ import (
 // TestKubeletsAreVerified: an installation where an agent could impersonate a kubelet goes on with a warning that names the way out, and
 // one where kube-apiserver verifies kubelets has no such warning.
 func TestKubeletsAreVerified(t *testing.T) {
+	t.Parallel()
 	for name, set := range map[string]bool{"kubeadm's default": false, "with the flag": true} {
 		t.Run(name, func(t *testing.T) {
 			root := testNode(t)
@@ -41,6 +42,7 @@ func TestKubeletsAreVerified(t *testing.T) {
 // It observes AGG-31 of docs/requirements.md.
 // It also observes OLD-90 of docs/requirements.md.
 func TestSharedFrontProxyCA(t *testing.T) {
+	t.Parallel()
 	const ca, front = "/etc/kubernetes/pki/ca.crt", "/etc/kubernetes/pki/front-proxy-ca.crt"
 	for name, spoil := range map[string]func(t *testing.T, h nodefs.Host){
 		"the same flag": func(t *testing.T, h nodefs.Host) {

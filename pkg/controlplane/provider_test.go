@@ -18,10 +18,11 @@ import (
 // TestProvidedNode: in a node that "fairlead up --provider kind" has made, status
 // knows who made it and from which bundle, and what is missing is a problem.
 func TestProvidedNode(t *testing.T) {
+	t.Parallel()
 	root := testNode(t)
 	h := nodefs.Host{Root: root}
 	o := testOptions(root)
-	o.Bundle = &v1alpha1.Bundle{Konnectivity: v1alpha1.Konnectivity{
+	o.Bundle = &v1alpha1.Bundle{PKI: newBundle().PKI, Konnectivity: v1alpha1.Konnectivity{
 		Transport: v1alpha1.Transport{UDS: &v1alpha1.UDSTransport{Path: "/run/konnectivity/server.socket"}}}}
 	if _, err := Install(t.Context(), o); err != nil {
 		t.Fatal(err)

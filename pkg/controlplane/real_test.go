@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -18,11 +19,14 @@ import (
 	"k8s.io/kubernetes/cmd/kubeadm/app/phases/kubeconfig"
 	"k8s.io/kubernetes/cmd/kubeadm/app/phases/uploadconfig"
 
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
+	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/kubelet"
 	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/manifests"
 	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/manifests/manifeststest"
 	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/nodefs"
 	"github.com/fairlead-dev/fairlead/pkg/daemon/daemontest"
+	"github.com/fairlead-dev/fairlead/pkg/progress"
 )
 
 const bound = 2 * time.Minute
@@ -109,7 +113,7 @@ func port(t *testing.T, s string) int32 {
 }
 
 func (r *realNode) options() Options {
-	return Options{Bundle: r.bundle, Root: r.root, Timeout: time.Minute, user: func() int { return 0 }}
+	return Options{Bundle: r.bundle, Root: r.root, Timeout: bound, user: func() int { return 0 }}
 }
 
 // files returns the files below /etc/kubernetes, without the server's socket.
@@ -122,6 +126,7 @@ func (r *realNode) files(t *testing.T) map[string]string {
 // Both parts leave the node as it was.
 // It observes KON-07 and KON-83 of docs/requirements.md.
 func TestRealAPIServer(t *testing.T) {
+	testutil.Limit(t, 5*time.Minute) // builds a program and starts kube-apiserver several times
 	r := startRealNode(t)
 	t.Run("new flags keep it from starting", r.fails)
 	t.Run("there and back", r.thereAndBack)
@@ -277,11 +282,33 @@ func (r *realNode) upgradeKeepsTunnel(t *testing.T) {
 	}
 }
 
+// untilLogged lets a wait for kube-apiserver with the tunnel end only after that has said why it does not start, however slow the machine is.
+type untilLogged struct {
+	progress.Reporter
+	node *realNode
+}
+
+func (u untilLogged) Detail(string, ...any) {
+	for end := time.Now().Add(bound); time.Now().Before(end); time.Sleep(harnessPeriod) {
+		manifest, err := u.node.node.Read(apiServerFile)
+		if err != nil || !strings.Contains(string(manifest), "--egress-selector-config-file=") {
+			return
+		}
+		logs, _ := filepath.Glob(u.node.node.Path(kubelet.PodLogs) + "/*_kube-apiserver-*/*/*.log")
+		for _, name := range logs {
+			if text, err := os.ReadFile(name); err == nil && strings.Contains(string(text), "unknown flag") {
+				return
+			}
+		}
+	}
+}
+
 // fails adds flags that keep kube-apiserver from starting, as an older
 // kube-apiserver would reject them. Everything is rolled back, the old
 // kube-apiserver runs again, and the error contains the last lines of the new one's
 // log.
 func (r *realNode) fails(t *testing.T) {
+	testutil.Full(t, "waits for a kube-apiserver that does not start")
 	before := r.files(t)
 	spoil := func(argv []string) []string {
 		for _, a := range argv {
@@ -294,7 +321,8 @@ func (r *realNode) fails(t *testing.T) {
 	r.kubelet.change.Store(&spoil)
 	defer r.kubelet.change.Store(nil)
 	o := r.options()
-	o.Timeout = 20 * time.Second
+	o.Timeout, o.rollback = 5*time.Second, bound
+	o.Progress = untilLogged{progress.Silent, r}
 	_, err := Install(t.Context(), o)
 	if !errors.Is(err, ErrRolledBack) || !strings.Contains(err.Error(), "unknown flag: --no-such-flag") {
 		t.Errorf("%v, want ErrRolledBack with the log's last lines", err)

@@ -26,6 +26,7 @@ const (
 // with another key. The certificate that a later uninstallation restores belongs
 // to the new key.
 func TestReinstallAfterNewKey(t *testing.T) {
+	t.Parallel()
 	root := testNode(t)
 	h := nodefs.Host{Root: root}
 	install(t, root)
@@ -45,7 +46,7 @@ func TestReinstallAfterNewKey(t *testing.T) {
 	put(t, h, servingKey, string(key))
 	put(t, h, servingCert, string(pair.CertPEM()))
 	o := testOptions(root)
-	o.Bundle = &v1alpha1.Bundle{Konnectivity: v1alpha1.Konnectivity{ServerHost: "other.example.com"}}
+	o.Bundle = &v1alpha1.Bundle{PKI: newBundle().PKI, Konnectivity: v1alpha1.Konnectivity{ServerHost: "other.example.com"}}
 	if _, err := Install(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
@@ -62,6 +63,7 @@ func TestReinstallAfterNewKey(t *testing.T) {
 // TestFailedReinstallKeepsBackup checks that a second run over an edited manifest,
 // if it fails, keeps the backup from before the first run.
 func TestFailedReinstallKeepsBackup(t *testing.T) {
+	t.Parallel()
 	root := testNode(t)
 	h := nodefs.Host{Root: root}
 	install(t, root)
@@ -71,7 +73,7 @@ func TestFailedReinstallKeepsBackup(t *testing.T) {
 	}
 	replaceIn(t, h, apiServerFile, "    - --allow-privileged=true\n", "    - --allow-privileged=true\n    - --v=4\n")
 	o := failingOptions(root, func() {})
-	o.Bundle = &v1alpha1.Bundle{Konnectivity: v1alpha1.Konnectivity{
+	o.Bundle = &v1alpha1.Bundle{PKI: newBundle().PKI, Konnectivity: v1alpha1.Konnectivity{
 		Transport: v1alpha1.Transport{UDS: &v1alpha1.UDSTransport{Path: "/run/konnectivity/server.socket"}}}}
 	if _, err := Install(t.Context(), o); !errors.Is(err, ErrRolledBack) {
 		t.Fatal(err)
@@ -96,6 +98,7 @@ func TestFailedReinstallKeepsBackup(t *testing.T) {
 // although kube-apiserver is not ready, even if it is not ready without the tunnel
 // either.
 func TestUninstallFromBrokenControlPlane(t *testing.T) {
+	t.Parallel()
 	root := testNode(t)
 	install(t, root)
 	o := testOptions(root)
@@ -119,6 +122,7 @@ func TestUninstallFromBrokenControlPlane(t *testing.T) {
 // TestResumeWithOtherFiles checks that a killed run is completed only if the
 // request names the same files.
 func TestResumeWithOtherFiles(t *testing.T) {
+	t.Parallel()
 	file := t.TempDir() + "/server.conf"
 	o := testOptions(pristine)
 	o.ServerKubeconfig = file
@@ -138,6 +142,7 @@ func TestResumeWithOtherFiles(t *testing.T) {
 // TestRenewRefuses covers a kubeconfig that is a symbolic link, and an unknown
 // --restart.
 func TestRenewRefuses(t *testing.T) {
+	t.Parallel()
 	root := testNode(t)
 	h := nodefs.Host{Root: root}
 	install(t, root)

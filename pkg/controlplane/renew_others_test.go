@@ -38,6 +38,7 @@ func clusterClientCert(t *testing.T, root string, tcp *v1alpha1.TCPTransport) {
 // for one part of the tunnel: a renewal replaces none of them, and says who renews the
 // certificate.
 func TestRenewLeavesFilesOfKubeadm(t *testing.T) {
+	t.Parallel()
 	const byHand = "by hand"
 	for name, tc := range map[string]struct {
 		change  func(t *testing.T, root string, b *v1alpha1.Bundle)

@@ -7,7 +7,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -23,7 +22,7 @@ import (
 // tcpBundle uses HTTPConnect over TCP, and a certificate of the server's own.
 func tcpBundle() *v1alpha1.Bundle {
 	const dir = "/etc/kubernetes/pki/konnectivity/"
-	b := &v1alpha1.Bundle{Konnectivity: v1alpha1.Konnectivity{
+	b := &v1alpha1.Bundle{PKI: newBundle().PKI, Konnectivity: v1alpha1.Konnectivity{
 		ProxyProtocol: v1alpha1.ProxyHTTPConnect,
 		Transport: v1alpha1.Transport{TCP: &v1alpha1.TCPTransport{
 			URL: "https://127.0.0.1:8131", ClientCert: dir + "client.crt", ClientKey: dir + "client.key",
@@ -61,6 +60,7 @@ func readCerts(t *testing.T, h nodefs.Host, p string) []*x509.Certificate {
 // files, so that uninstalling removes them.
 // It observes KON-24 of docs/requirements.md.
 func TestRenew(t *testing.T) {
+	t.Parallel()
 	root := testNode(t)
 	h := nodefs.Host{Root: root}
 	install(t, root)
@@ -109,11 +109,8 @@ func TestRenew(t *testing.T) {
 // whose key is on the node issues its certificate. Then it trusts the new CA alone. The
 // command reports what is left to do.
 func TestRenewWhileCARotates(t *testing.T) {
-	root, other := testNode(t), filepath.Join(t.TempDir(), "other")
+	root, other := testNode(t), anotherNode(t)
 	install(t, root)
-	if err := kubeadmNode(other, nil); err != nil {
-		t.Fatal(err)
-	}
 	h, fresh := nodefs.Host{Root: root}, map[string]string{}
 	for _, name := range []string{"ca.crt", "ca.key"} {
 		data, err := nodefs.Host{Root: other}.Read("/etc/kubernetes/pki/" + name)
@@ -156,6 +153,7 @@ func TestRenewWhileCARotates(t *testing.T) {
 // the server accepts kube-apiserver's old certificate until kube-apiserver restarts, and
 // the new one from then on.
 func TestRenewTCP(t *testing.T) {
+	t.Parallel()
 	root := testNode(t)
 	h, b := nodefs.Host{Root: root}, tcpBundle()
 	options := func() Options {
@@ -223,6 +221,7 @@ func ownClientCert(t *testing.T, h nodefs.Host, o *Options, name string) {
 // TestOwnClientName checks that the server accepts a client certificate that the user made
 // under the name in the bundle, and that an issued or reissued one has that name, too.
 func TestOwnClientName(t *testing.T) {
+	t.Parallel()
 	for _, own := range []bool{true, false} {
 		root := testNode(t)
 		o := testOptions(root)
@@ -245,9 +244,10 @@ func TestOwnClientName(t *testing.T) {
 // TestRenewRestartsForeignImages: upstream's proxy-server reads its files once, so it is
 // restarted. If it does not become ready again, the old files are restored.
 func TestRenewRestartsForeignImages(t *testing.T) {
+	t.Parallel()
 	root := testNode(t)
 	o := testOptions(root)
-	o.Bundle = &v1alpha1.Bundle{Konnectivity: v1alpha1.Konnectivity{
+	o.Bundle = &v1alpha1.Bundle{PKI: newBundle().PKI, Konnectivity: v1alpha1.Konnectivity{
 		Server: v1alpha1.KonnectivityServer{Image: "registry.k8s.io/kas-network-proxy/proxy-server:v0.34.0"}}}
 	if _, err := Install(t.Context(), o); err != nil {
 		t.Fatal(err)
@@ -280,6 +280,7 @@ func TestRenewRestartsForeignImages(t *testing.T) {
 // TestDryRunShowsNames checks that the dry run shows what changes in a reissued
 // certificate, its names, and that the key stays. It shows nothing of the kubeconfig.
 func TestDryRunShowsNames(t *testing.T) {
+	t.Parallel()
 	root := testNode(t)
 	diffs, err := PlanInstall(t.Context(), testOptions(root))
 	if err != nil {
@@ -310,6 +311,7 @@ func TestDryRunShowsNames(t *testing.T) {
 // over both. The manifest keeps nothing of the earlier bundle, and uninstalling restores
 // the original node.
 func TestStages(t *testing.T) {
+	t.Parallel()
 	root := testNode(t)
 	h := nodefs.Host{Root: root}
 	const manifest = "/etc/kubernetes/manifests/kube-apiserver.yaml"
@@ -332,7 +334,7 @@ func TestStages(t *testing.T) {
 		t.Errorf("the rest changed %v, want %s alone", r.Files, manifest)
 	}
 	other := testOptions(root)
-	other.Bundle = &v1alpha1.Bundle{Konnectivity: v1alpha1.Konnectivity{
+	other.Bundle = &v1alpha1.Bundle{PKI: newBundle().PKI, Konnectivity: v1alpha1.Konnectivity{
 		Transport: v1alpha1.Transport{UDS: &v1alpha1.UDSTransport{Path: "/run/konnectivity/server.socket"}}}}
 	if _, err := Install(t.Context(), other); err != nil {
 		t.Fatal(err)

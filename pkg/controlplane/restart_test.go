@@ -17,8 +17,9 @@ import (
 // otherImage is a bundle that differs from the default one in nothing but the
 // server's image: the process has the very same flags.
 func otherImage() *v1alpha1.Bundle {
-	return &v1alpha1.Bundle{Konnectivity: v1alpha1.Konnectivity{
-		Server: v1alpha1.KonnectivityServer{Image: "registry.example.com/konnectivity-server:other"}}}
+	b := newBundle()
+	b.Konnectivity.Server.Image = "registry.example.com/konnectivity-server:other"
+	return b
 }
 
 // restarts are runs that change nothing that a process shows.
@@ -38,19 +39,22 @@ var restarts = map[string]func(context.Context, Options) error{
 // changed, and its old process has the flags of the new one, and is healthy. The
 // run ends when the new one runs, with what the cgroup says and without.
 func TestRestartWithSameFlags(t *testing.T) {
+	t.Parallel()
 	for name, run := range restarts {
 		for _, pods := range []bool{true, false} {
 			root := testNode(t)
 			install(t, root)
-			w := startWorld(root, pods, time.Second)
-			if err := w.sync(); err != nil {
-				t.Fatal(err)
-			}
-			if err := run(t.Context(), w.options()); err != nil {
-				t.Errorf("%s: %v", name, err)
-			}
-			w.settled(t)
-			w.end()
+			inBubble(t, func(t *testing.T) {
+				w := startWorld(root, pods, time.Second)
+				defer w.end()
+				if err := w.sync(); err != nil {
+					t.Fatal(err)
+				}
+				if err := run(t.Context(), w.options()); err != nil {
+					t.Errorf("%s: %v", name, err)
+				}
+				w.settled(t)
+			})
 		}
 	}
 }
@@ -58,25 +62,29 @@ func TestRestartWithSameFlags(t *testing.T) {
 // TestRollbackWithSameFlags: the new process does not get healthy, and the run ends
 // when the old manifest's runs again, not when the new one's still does.
 func TestRollbackWithSameFlags(t *testing.T) {
+	t.Parallel()
 	root := testNode(t)
 	install(t, root)
 	before := snapshot(t, root)
-	w := startWorld(root, true, 300*time.Millisecond)
-	defer w.end()
-	if err := w.sync(); err != nil {
-		t.Fatal(err)
-	}
-	ctx, o := w.failing(t.Context())
-	o.Bundle = otherImage()
-	if _, err := Install(ctx, o); !errors.Is(err, ErrRolledBack) {
-		t.Errorf("%v, want ErrRolledBack", err)
-	}
-	w.settled(t)
+	inBubble(t, func(t *testing.T) {
+		w := startWorld(root, true, 300*time.Millisecond)
+		defer w.end()
+		if err := w.sync(); err != nil {
+			t.Fatal(err)
+		}
+		ctx, o := w.failing(t.Context())
+		o.Bundle = otherImage()
+		if _, err := Install(ctx, o); !errors.Is(err, ErrRolledBack) {
+			t.Errorf("%v, want ErrRolledBack", err)
+		}
+		w.settled(t)
+	})
 	sameTrees(t, before, snapshot(t, root))
 }
 
 // TestUnseenProcesses: where the node's processes cannot be seen, nothing begins.
 func TestUnseenProcesses(t *testing.T) {
+	t.Parallel()
 	root := testNode(t)
 	w := startWorld(root, true, time.Hour)
 	defer w.end()
@@ -104,10 +112,7 @@ func TestUnseenProcesses(t *testing.T) {
 func TestRestartKilledAtEveryEffect(t *testing.T) {
 	reference(t)
 	for _, op := range []string{"image", "renew", "image-fails"} {
-		points, stride := 0, 1
-		if testing.Short() {
-			stride = 5
-		}
+		points, stride := 0, stride(7)
 		for killAt := 1; ; killAt += stride {
 			root := installedNode(t)
 			point, alive := runKilled(t, root, op, strconv.Itoa(killAt), "")
@@ -117,18 +122,20 @@ func TestRestartKilledAtEveryEffect(t *testing.T) {
 			points++
 			t.Run(op+" killed after "+point, func(t *testing.T) {
 				t.Parallel()
-				w := startWorld(root, killAt%10 == 0, 50*time.Millisecond)
-				defer w.end()
-				o := w.options()
-				o.settle = 6 * w.every // the kubelet may have read the other manifest a moment before
-				if _, err := Install(t.Context(), o); err != nil {
-					t.Fatal(err)
-				}
-				w.settled(t)
-				complete(t, root)
-				if _, err := Uninstall(t.Context(), w.options()); err != nil {
-					t.Fatal(err)
-				}
+				inBubble(t, func(t *testing.T) {
+					w := startWorld(root, killAt%10 == 0, 50*time.Millisecond)
+					defer w.end()
+					o := w.options()
+					o.settle = 6 * w.every // the kubelet may have read the other manifest a moment before
+					if _, err := Install(t.Context(), o); err != nil {
+						t.Fatal(err)
+					}
+					w.settled(t)
+					complete(t, root)
+					if _, err := Uninstall(t.Context(), w.options()); err != nil {
+						t.Fatal(err)
+					}
+				})
 				sameTrees(t, snapshot(t, pristine), snapshot(t, root))
 			})
 		}

@@ -27,6 +27,7 @@ const (
 // then makes the wait fail. The edit stays, the run's additions are removed, and
 // no file is removed that the manifest still names.
 func TestEditDuringRollback(t *testing.T) {
+	t.Parallel()
 	root := testNode(t)
 	h := nodefs.Host{Root: root}
 	before := snapshot(t, root)
@@ -43,13 +44,14 @@ func TestEditDuringRollback(t *testing.T) {
 // TestEditDuringRollbackOfSecondRun checks that a rollback restores the first
 // installation's additions in the edited manifest.
 func TestEditDuringRollbackOfSecondRun(t *testing.T) {
+	t.Parallel()
 	root := testNode(t)
 	h := nodefs.Host{Root: root}
 	install(t, root)
 	o := failingOptions(root, func() {
 		replaceIn(t, h, apiServerFile, "    - --allow-privileged=true\n", "    - --allow-privileged=true\n    - --v=4\n")
 	})
-	o.Bundle = &v1alpha1.Bundle{Konnectivity: v1alpha1.Konnectivity{
+	o.Bundle = &v1alpha1.Bundle{PKI: newBundle().PKI, Konnectivity: v1alpha1.Konnectivity{
 		Transport: v1alpha1.Transport{UDS: &v1alpha1.UDSTransport{Path: "/run/konnectivity/server.socket"}}}}
 	if _, err := Install(t.Context(), o); !errors.Is(err, ErrRolledBack) {
 		t.Fatalf("%v, want ErrRolledBack", err)
@@ -70,6 +72,7 @@ func TestEditDuringRollbackOfSecondRun(t *testing.T) {
 // file that it names is still there when it is moved back, and the next run then
 // finishes.
 func TestManifestGoneDuringRollback(t *testing.T) {
+	t.Parallel()
 	root := testNode(t)
 	h := nodefs.Host{Root: root}
 	away := h.Path("/etc/kubernetes/kube-apiserver.yaml")
@@ -97,6 +100,7 @@ func TestManifestGoneDuringRollback(t *testing.T) {
 // another program changed, and that the second attempt leaves the file and
 // finishes.
 func TestRollbackEnds(t *testing.T) {
+	t.Parallel()
 	root := testNode(t)
 	h := nodefs.Host{Root: root}
 	o := failingOptions(root, func() { put(t, h, v1alpha1Egress, "# mine\n") })
@@ -124,6 +128,7 @@ func TestRollbackEnds(t *testing.T) {
 // TestRenewLeavesForeignKubeconfig checks that neither a renewal nor its rollback
 // overwrites a kubeconfig that another program writes during the preparation.
 func TestRenewLeavesForeignKubeconfig(t *testing.T) {
+	t.Parallel()
 	root := testNode(t)
 	h := nodefs.Host{Root: root}
 	install(t, root)
@@ -144,6 +149,7 @@ func TestRenewLeavesForeignKubeconfig(t *testing.T) {
 // TestRollbackTellsWhatItDoes checks that a run restores kube-apiserver's
 // manifest, and waits for it, only if the run had reached that step.
 func TestRollbackTellsWhatItDoes(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		fails string
 		want  bool
@@ -198,6 +204,7 @@ func failingOptions(root string, change func()) Options {
 // TestDirectoryInPlaceOfFile checks that an empty directory that a container runtime has made
 // in the place of a removed kubeconfig is in the way of neither an installation nor a rollback.
 func TestDirectoryInPlaceOfFile(t *testing.T) {
+	t.Parallel()
 	root := testNode(t)
 	h := nodefs.Host{Root: root}
 	before := snapshot(t, root)

@@ -16,6 +16,7 @@ import (
 // TestDryRunsShowNoKeys: what a dry run prints, as text and as JSON, holds no private key and no token, whatever the files are called
 // and whether they are made, replaced or removed.
 func TestDryRunsShowNoKeys(t *testing.T) {
+	t.Parallel()
 	root := testNode(t)
 	options := func() Options {
 		o := testOptions(root)

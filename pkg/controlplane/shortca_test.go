@@ -16,6 +16,7 @@ import (
 // which a renewal leaves in the file, expires, a timer makes no other one, and nothing reports
 // it.
 func TestShortCAs(t *testing.T) {
+	t.Parallel()
 	root := testNode(t)
 	h := nodefs.Host{Root: root}
 	const day = 24 * time.Hour

@@ -4,12 +4,13 @@ package controlplane
 
 import (
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -53,6 +54,31 @@ func kubeadmNode(dir string, change func(*kubeadmapi.InitConfiguration)) error {
 	return controlplane.CreateStaticPodFiles(at.Path("/etc/kubernetes/manifests"), "", &config.ClusterConfiguration,
 		&config.LocalAPIEndpoint, false, apiServer)
 }
+
+// newBundle is the default bundle with keys that take little time to make.
+func newBundle() *v1alpha1.Bundle {
+	b := v1alpha1.New()
+	b.PKI.Algorithm = v1alpha1.KeyECDSAP256
+	return b
+}
+
+// anotherNode returns the files of a node of another cluster, the same for all tests.
+func anotherNode(t *testing.T) string {
+	t.Helper()
+	anotherOnce.Do(func() {
+		dir := filepath.Join(filepath.Dir(pristine), "another")
+		if err := kubeadmNode(dir, nil); err != nil {
+			t.Fatal(err)
+		}
+		another = dir
+	})
+	return another
+}
+
+var (
+	another     string
+	anotherOnce sync.Once
+)
 
 // testNode is a copy of a node that kubeadm has made.
 func testNode(t *testing.T) string {
@@ -154,12 +180,34 @@ func complete(t *testing.T, root string) {
 	}
 }
 
+// copyTree copies files, directories and links with their modes. It starts no program: until that runs, it has a copy of each
+// open file of this one, and so the lock of a run of another test.
 func copyTree(t *testing.T, from, to string) {
 	t.Helper()
-	if err := os.MkdirAll(to, 0o755); err != nil {
+	err := filepath.WalkDir(from, func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		target := filepath.Join(to, strings.TrimPrefix(name, from))
+		if info.Mode()&fs.ModeSymlink != 0 {
+			link, err := os.Readlink(name)
+			return errors.Join(err, os.Symlink(link, target))
+		}
+		if d.IsDir() {
+			err = os.MkdirAll(target, 0o700)
+		} else {
+			var data []byte
+			if data, err = os.ReadFile(name); err == nil {
+				err = os.WriteFile(target, data, 0o600)
+			}
+		}
+		return errors.Join(err, os.Chmod(target, info.Mode()))
+	})
+	if err != nil {
 		t.Fatal(err)
-	}
-	if out, err := exec.Command("cp", "-a", from+"/.", to).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/fairlead-dev/fairlead/pkg/controlplane/internal/manifests"
@@ -44,6 +45,16 @@ type worldState struct {
 	Hash map[string]string
 	PID  map[string]int
 	Last int
+}
+
+// inBubble runs a test that waits by a clock of its own, which begins now, so that certificates are valid.
+func inBubble(t *testing.T, test func(t *testing.T)) {
+	t.Helper()
+	now := time.Now()
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(time.Until(now))
+		test(t)
+	})
 }
 
 // startWorld continues with the machine below root.
@@ -150,6 +161,7 @@ func (w *world) runs(pid int) bool {
 
 // TestWorldKilled: the kubelet of these tests starts a process again that it had ended when it was killed.
 func TestWorldKilled(t *testing.T) {
+	t.Parallel()
 	root := testNode(t)
 	w := startWorld(root, true, time.Hour)
 	defer w.end()
