@@ -100,7 +100,7 @@ func TestFull(t *testing.T) {
 	contain(t, err.Error(), "no such mutant, remove the entry: calc | Gone | a | ")
 	contain(t, out,
 		"killed by TestSum/three: calc/calc.go:29 Sum\n- sum += n\n+ sum -= n\n",
-		"killed by the time limit: calc/calc.go:27 Sum\n- break\n+ \n",
+		"killed by the time limit: calc/calc.go:26 Sum\n- if n == 0 { break }\n+ if n == 0 {}\n",
 		"killed by TestCheck: calc/calc.go:17 Check\n- return errors.New(\"too large\")\n+ return nil\n",
 		"killed by TestSlow: calc/calc.go:42 Slow\n- if !(n < 0) {\n+ if (n < 0) {\n",
 		"that a test kills: remove them.\n# calc/calc.go:29: killed by TestSum/three\n",
@@ -207,12 +207,13 @@ func TestOperators(t *testing.T) {
 		"for ; a; n++ { f() }": {
 			"for ; a; n++ { }",
 		},
-		"for a { continue }":            {"for a { }"},
-		"switch { case a: f() }":        {"switch { case a: }"},
-		"log.Print(1)":                  nil,
-		"if a { log.Print(1) }":         {"if !(a) { log.Print(1) }"},
-		"_ = make([]int, 1, 2)":         {"_ = make([]int, 2, 2)"},
-		"_ = func() error { return e }": {"_ = func() error { return nil }"},
+		"for a { continue }":                                   {"for a { }"},
+		"switch { case a: f() }":                               {"switch { case a: }"},
+		"log.Print(1)":                                         nil,
+		"if a { log.Print(1) }":                                {"if !(a) { log.Print(1) }"},
+		"_ = make([]int, 1, 2)":                                {"_ = make([]int, 2, 2)"},
+		"_ = func() error { return e }":                        {"_ = func() error { return nil }"},
+		"_ = func() (int, bool, error) { return 0, false, e }": {"_ = func() (int, bool, error) { return 0, false, nil }"},
 	} {
 		got := mutate(t, code)
 		slices.Sort(got)

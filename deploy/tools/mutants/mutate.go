@@ -205,14 +205,20 @@ func (m *mutator) body(list []ast.Stmt, from, to token.Pos) {
 	}
 }
 
-// returned returns nil for an error.
+// returned returns nil for an error. Numbers, true and false beside an error stay as they are: callers do not look at them.
 func (m *mutator) returned(s *ast.ReturnStmt) {
 	if m.results == nil || len(s.Results) != m.results.Len() {
 		return
 	}
 	for i, r := range s.Results {
-		if types.Identical(m.results.At(i).Type(), types.Universe.Lookup("error").Type()) && !m.TypesInfo.Types[r].IsNil() {
-			m.replace(r, "nil")
+		if !types.Identical(m.results.At(i).Type(), types.Universe.Lookup("error").Type()) || m.TypesInfo.Types[r].IsNil() {
+			continue
+		}
+		m.replace(r, "nil")
+		for _, other := range s.Results {
+			if m.TypesInfo.Types[other].Value != nil {
+				m.skip[other] = other != r
+			}
 		}
 	}
 }
