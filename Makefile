@@ -355,7 +355,11 @@ release-verify: release ## Build the release a second time, from a copy of the s
 ##@ Check
 
 .PHONY: verify
-verify: verify-workflows verify-deps verify-generated verify-components verify-manifests verify-monitoring verify-reference verify-licenses verify-logging verify-api ## Fail if go.mod, generated code, the components' module, rendered files, the command line's reference or license headers are out of date, if a log line has no keys and values, or if the Go API changed without a word in CHANGELOG.md
+verify: verify-workflows verify-links verify-deps verify-generated verify-components verify-manifests verify-monitoring verify-reference verify-licenses verify-logging verify-api ## Fail if go.mod, generated code, the components' module, rendered files, the command line's reference or license headers are out of date, if a log line has no keys and values, or if the Go API changed without a word in CHANGELOG.md
+
+.PHONY: verify-links
+verify-links: ## Fail if a link of a Markdown file leads nowhere
+	@GO=$(GO) deploy/tools/mdlinks/check.sh
 
 # A tag of an action can be moved to other code.
 .PHONY: verify-workflows

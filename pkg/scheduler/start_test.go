@@ -77,7 +77,7 @@ func TestDefaultLease(t *testing.T) {
 			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			p := daemontest.Start(t, nil, binary(), append(tc.flags, "--config="+path, "--bind-address=127.0.0.1",
+			p := daemontest.Start(t, nil, binary(t), append(tc.flags, "--config="+path, "--bind-address=127.0.0.1",
 				"--secure-port="+daemontest.Ports(t, 1)[0], "--cert-dir="+dir)...)
 			if tc.refused {
 				if code := p.ExitCode(t, patience); code != 1 || !strings.Contains(p.Output(), "set leaderElection.resourceName to a name of this scheduler's own") {
@@ -107,7 +107,7 @@ func TestOldConfiguration(t *testing.T) {
 	if err := os.WriteFile(path, []byte(strings.Replace(string(data), "config.k8s.io/v1\n", "config.k8s.io/v1beta2\n", 1)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p := daemontest.Start(t, nil, binary(), "--config="+path, "--secure-port=0", "--cert-dir="+dir)
+	p := daemontest.Start(t, nil, binary(t), "--config="+path, "--secure-port=0", "--cert-dir="+dir)
 	if code := p.ExitCode(t, patience); code != 1 {
 		t.Errorf("exit code %d", code)
 	}
