@@ -22,7 +22,11 @@ const (
 var docsCommon = map[string]string{
 	"make up":                         upAndDown,
 	"make down":                       upAndDown,
-	"make test ":                      "it runs this test; CI runs its two halves, test-local and e2e",
+	"make test ":                      "it runs this test; CI runs this target",
+	"make test-unit ":                 "CI runs these tests as a part of make test",
+	"make test-all ":                  faultsForHours,
+	"make flakes ":                    faultsForHours,
+	"make mutants ":                   "it runs the tests of a package with each change of its code; deploy/tools/mutants tests the program with a small module",
 	"make e2e ":                       ciRuns,
 	"E2E_RETAIN=1 make e2e ":          "it is a run of tests like this one",
 	"make build ":                     "it builds the programs with which this test runs; CI runs the target, and prometheus; images: see make images",
