@@ -190,6 +190,15 @@ test-race: test-tools ## Run the tests of concurrent code under the race detecto
 	@FAIRLEAD_TEST_RACE=1 CGO_ENABLED=0 $(GOTESTSUM) --format pkgname --jsonfile $(TESTS)/race-programs.json --packages ./e2e/tunnel -- -count 1 -timeout 20m $(TEST_FLAGS) -run '$(RACE_PROGRAMS)'
 	@$(TESTS)/testreport -flakes $(TESTS)/race.flakes $(TESTS)/race.json $(TESTS)/race-long.json $(TESTS)/race-programs.json
 
+.PHONY: flakes
+flakes: N ?= 20
+flakes: build compile-components ## Run unit and integration tests N times in random order, under load and under the race detector, and list what fails (N, FLAKES_FLAGS)
+	@$(GO) -C deploy/tools run ./flakes -n $(N) --dir $(CURDIR) --out $(OUT)/flakes.txt $(foreach p,$(RACE_PACKAGES),--race-packages $(p)) $(FLAKES_FLAGS)
+
+.PHONY: mutants
+mutants: ## Change the code of PKG in one place at a time, and list changes that no test notices (PKG=./pkg/..., MUTANTS_FLAGS)
+	@$(GO) -C deploy/tools run ./mutants --dir $(CURDIR) $(MUTANTS_FLAGS) $(PKG)
+
 # A fuzzer at a time: each uses all processors. What one finds is written to its package's testdata, for `make test`.
 # FUZZ_TIME counts inputs: with a time, Go before 1.27 may end in "context deadline exceeded" with nothing found (go.dev/issue/75804).
 FUZZ_TIME ?= 15000x
