@@ -139,11 +139,7 @@ func testHangs(t *testing.T, file string) {
 			return hanging(t, file, c.path, pass)
 		}
 		t.Run("check "+c.path, func(t *testing.T) {
-<<<<<<< HEAD
-			out, code := execute(t, "check", "--kubeconfig", at(t), "--timeout", "15s", "-o", "json")
-=======
 			out, code := execute(t, "check", "--kubeconfig", at(t), "--timeout", "10s", "-o", "json")
->>>>>>> 88351b44 (cli: share one control plane, and interrupt what does not end)
 			wantOutput(t, out, code, 0)
 			got := checks(t, out)
 			if r := got[c.id]; r.Status != "unknown" || !strings.Contains(r.Reason, "no answer in time") {
