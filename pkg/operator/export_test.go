@@ -14,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(daemontest.RunShared(m)) }
 
-// quick is the timing of tests. The leader's Lease keeps its limits, so that a slow machine does not lose it.
+// quick is the timing of tests.
 func quick() timing {
 	t := usual
 	t.resyncNotReady, t.retryFirst, t.keepAgain, t.keepPause, t.settle = 2*time.Second, 100*time.Millisecond, 500*time.Millisecond, 100*time.Millisecond, time.Second
@@ -25,11 +25,6 @@ func quick() timing {
 func (o *Options) Quick(registry *prometheus.Registry) {
 	t := quick()
 	o.timing, o.registry = &t, registry
-}
-
-// QuickLease has a replica that cannot renew the leader's Lease end after a time.
-func (o *Options) QuickLease(limit time.Duration) {
-	o.timing.leaseDuration, o.timing.leaseRenew, o.timing.leaseRetry = 2*limit, limit, limit/20
 }
 
 // WaitFor bounds how long a look waits for another run.

@@ -35,7 +35,6 @@ func TestLostLease(t *testing.T) {
 		WebhookNames: []string{"127.0.0.1"}, MetricsAddress: "0", HealthAddress: "127.0.0.1:" + ports[1], Drain: drain, LeaderElect: true,
 	}
 	o.Quick(e.metrics)
-	o.QuickLease(5 * time.Second)
 	go func() { done <- operator.Run(ctx, e.cfg, o) }()
 	ready := func(want int) {
 		t.Helper()

@@ -35,7 +35,7 @@ import (
 )
 
 // bound is how long a look of the operator may take on a busy machine.
-const bound = time.Minute
+const bound = 3 * time.Minute
 
 // env is a real API server and an operator next to it.
 type env struct {

@@ -209,10 +209,8 @@ func newManager(cfg *rest.Config, o Options, certs *certificates, migration *mig
 			return nil, err
 		}
 	}
-	t := o.timing.orUsual()
 	m, err := ctrl.NewManager(cfg, ctrl.Options{
 		Scheme: scheme, LeaderElection: o.LeaderElect, LeaderElectionID: operator.Name, LeaderElectionNamespace: o.Namespace,
-		LeaseDuration: &t.leaseDuration, RenewDeadline: &t.leaseRenew, RetryPeriod: &t.leaseRetry,
 		LeaderElectionReleaseOnCancel: true, HealthProbeBindAddress: "0", // see serveProbes
 		// Names need to be unique for metrics only, and a process has one manager except in tests.
 		Controller: ctrlconfig.Controller{SkipNameValidation: ptr.To(true)},

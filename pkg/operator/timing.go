@@ -25,10 +25,6 @@ type timing struct {
 	keepPause time.Duration
 	// settle is how long API servers may take to store objects in another version.
 	settle time.Duration
-
-	// A replica that cannot renew the leader's Lease for leaseRenew ends, and another one leads after leaseDuration. Replicas
-	// try to become the leader, and renew the Lease, every leaseRetry.
-	leaseDuration, leaseRenew, leaseRetry time.Duration
 }
 
 // usual is the timing everywhere but in tests.
@@ -37,8 +33,7 @@ var usual = timing{
 	apply:      time.Minute,
 	retryFirst: time.Second, retryLast: time.Minute,
 	keepEvery: 10 * time.Minute, keepAgain: 20 * time.Second, keepPause: time.Second,
-	settle:        migrate.DefaultSettle,
-	leaseDuration: 15 * time.Second, leaseRenew: 10 * time.Second, leaseRetry: 2 * time.Second,
+	settle: migrate.DefaultSettle,
 }
 
 // orUsual returns the timing, or the usual one if there is none.
