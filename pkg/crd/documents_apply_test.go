@@ -117,7 +117,7 @@ func (a applied) owned(t *testing.T, after string, want map[string]string) {
 			t.Fatalf("the entry of %s is %+v", key, f)
 		}
 		var fields map[string]map[string]any
-		unmarshal(t, f.FieldsV1.Raw, &fields)
+		unmarshal(t, f.FieldsV1.GetRawBytes(), &fields)
 		var names []string
 		for name := range fields["f:spec"] {
 			if name != "." {

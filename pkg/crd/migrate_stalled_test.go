@@ -27,7 +27,7 @@ type stalling struct {
 func (s *stalling) RoundTrip(r *http.Request) (*http.Response, error) {
 	if s.hit(r) && s.left.Add(-1) >= 0 {
 		if !s.late {
-			return nil, timedOut{}
+			return nil, timeoutError{}
 		}
 		<-r.Context().Done()
 		return nil, r.Context().Err()
@@ -35,14 +35,14 @@ func (s *stalling) RoundTrip(r *http.Request) (*http.Response, error) {
 	return s.next.RoundTrip(r)
 }
 
-// timedOut is the error of an http.Client whose limit is over.
-type timedOut struct{}
+// timeoutError is the error of an http.Client whose limit is over.
+type timeoutError struct{}
 
-func (timedOut) Error() string {
+func (timeoutError) Error() string {
 	return "context deadline exceeded (Client.Timeout exceeded while awaiting headers)"
 }
-func (timedOut) Timeout() bool        { return true }
-func (timedOut) Is(target error) bool { return target == context.DeadlineExceeded }
+func (timeoutError) Timeout() bool        { return true }
+func (timeoutError) Is(target error) bool { return target == context.DeadlineExceeded }
 
 // migrateStalled proves that a request without an answer is a failure and not a success: it is
 // repeated, and if that does not help, the old version stays in status.storedVersions.
