@@ -30,7 +30,7 @@ const gatewayAddress = "fairlead-gateway.kube-system.svc:1080"
 // address is another one.
 // It observes SOCKS-07 of docs/requirements.md.
 func TestKubectlThroughGateway(t *testing.T) {
-	testutil.Full(t, "the checks of up use the gateway")
+	testutil.Full(t, "the cluster of `make test` has no gateway")
 	page, err := os.ReadFile("../../docs/gateway.md")
 	if err != nil {
 		t.Fatal(err)

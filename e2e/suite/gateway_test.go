@@ -22,7 +22,7 @@ import (
 // application of the documentation through it, as docs/gateway.md has it.
 // It observes HTTP-01 of docs/requirements.md.
 func TestGateway(t *testing.T) {
-	testutil.Full(t, "up runs this check")
+	testutil.Full(t, "the cluster of `make test` has no gateway")
 	steps := []step{{"verify", func(ctx context.Context, t *testing.T) {
 		out, err := suite.Must(ctx, "verify", "--context", suite.Context(), "--only", "gateway-access")
 		if err != nil {

@@ -36,7 +36,7 @@ var (
 
 func options() harness.Options {
 	o := harness.Options{Name: harness.ClusterName("suite"), Workers: 2, Bundle: "gateway: {enabled: true}\ntunnelAPI: {enabled: true, connect: true}"}
-	if testutil.Main() { // `make test` has this one cluster: also for the operator, which goes with neither of the two parts
+	if testutil.Main() { // `make test` has this one cluster, also for the operator: that applies a bundle with its defaults, and never the tunnel's API
 		o.Bundle, o.Operator, o.Verify = "", true, true
 	}
 	return o
