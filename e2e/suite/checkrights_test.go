@@ -13,10 +13,9 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/observe"
 	"github.com/fairlead-dev/fairlead/pkg/observe/rules"
-
-	"github.com/fairlead-dev/fairlead/internal/testutil"
 )
 
 // TestCheckRights proves that the command that FL-API-009 gives for a right that is missing asks for that right: an administrator gets yes, and a user
