@@ -107,7 +107,7 @@ test-tools:
 # Without packages that need a cluster or the machine's Docker: e2e/suite brings up its own cluster on processes.
 # Go starts packages in this order: what waits for long comes first, so that it does not run alone at the end.
 TEST_FIRST := ./pkg/konnectivity/tunneltest ./pkg/operator ./pkg/controlplane ./pkg/crd ./pkg/install
-TEST_PACKAGES = $(TEST_FIRST) $(filter-out $(TEST_FIRST:./%=github.com/fairlead-dev/fairlead/%),$(shell $(GO) list ./cmd/... ./internal/... ./pkg/...))
+TEST_PACKAGES = $(TEST_FIRST) $(filter-out $(TEST_FIRST:./%=github.com/fairlead-dev/fairlead/%),$(shell $(GO) list ./cmd/... ./internal/... ./pkg/... ./e2e/... | grep -vE '/e2e/(suite|embedded|kind|tunnel)'))
 TEST_MAIN_E2E := ./e2e/suite
 
 .PHONY: test
@@ -151,8 +151,14 @@ ifndef E2E_NODE_IMAGE
 e2e: node-image
 endif
 else
-E2E_PACKAGES := ./e2e/...
+E2E_PACKAGES := ./e2e/suite ./e2e/embedded ./e2e/tunnel/...
 endif
+
+# What CI leaves out of the suites, because it takes minutes: `make test-all` runs it. Of the tests that CI leaves out on kind, the first three
+# run on the embedded cluster.
+CI_SKIP_embedded := ^(TestSchedulerNeverOverbooks)$$
+CI_SKIP_kind := ^(TestRunbooks|TestCheckPages|TestCheckRights|TestSilentNetwork|TestLossyNetwork|TestAgentStopped)$$
+E2E_SKIP := $(if $(CI),-skip '$(CI_SKIP_$(PROVIDER))')
 # E2E_PACKAGES and E2E_NAME run a part under a separate name.
 E2E_NAME ?= $(PROVIDER)
 .PHONY: e2e
@@ -161,7 +167,7 @@ e2e: export FAIRLEAD_E2E_BIN := $(BIN)
 e2e: build compile-components ## Run the end-to-end tests: real clusters, all checks, bad input (PROVIDER=embedded|kind, TEST_FLAGS)
 	@mkdir -p $(OUT)/e2e
 	@$(GOTESTSUM) --format testname --hide-summary=skipped --junitfile $(OUT)/e2e/$(E2E_NAME).xml --junitfile-project-name fairlead \
-		--jsonfile $(OUT)/e2e/$(E2E_NAME).json $(RERUN) --packages '$(E2E_PACKAGES)' -- -timeout 60m -count 1 -p $(E2E_PARALLEL) $(TEST_FLAGS)
+		--jsonfile $(OUT)/e2e/$(E2E_NAME).json $(RERUN) --packages '$(E2E_PACKAGES)' -- -timeout 60m -count 1 -p $(E2E_PARALLEL) $(E2E_SKIP) $(TEST_FLAGS)
 
 # Kubernetes' own suite compiles for ten minutes: CI leaves it out, and the linters, too.
 KUBERNETES_E2E := $(OUT)/kubernetes
@@ -177,7 +183,7 @@ e2e-kubernetes: ## Run specs of Kubernetes' own e2e suite on kind, through the t
 	@$(MAKE) e2e PROVIDER=kind E2E_PACKAGES=./e2e/kind/specs E2E_NAME=kubernetes
 
 # The race detector needs cgo and compiles all dependencies again: these are the packages with concurrency of their own.
-RACE_LONG := ^(TestManyDials|TestSilentNetwork|TestReviewSlowOrFailing)$$
+RACE_LONG := ^(TestThousandsOfDials|TestThousandsOfAgents|TestSilentNetworkDefaults|TestReviewSlowOrFailing)$$
 RACE_PROGRAMS := ^(TestRough|TestAgentRollout)$$
 RACE_PACKAGES := ./pkg/apis/fairlead/conversion/... ./pkg/crd/... ./pkg/daemon ./pkg/check/... ./pkg/cluster/... ./pkg/cli/... ./pkg/gateway/... \
 	./pkg/internal/... ./pkg/konnectivity/... ./pkg/operator ./pkg/scheduler/politeevents ./pkg/scheduler/plugins/... ./pkg/scheduler/tunnelcondition ./pkg/tunnelapi/...

@@ -23,6 +23,12 @@ import (
 // take some seconds.
 const controlPlaneBound = 2 * time.Minute
 
+// A test that starts a control plane, or the first one that needs the programs, may run for longer than others.
+const (
+	startLimit = 3 * time.Minute
+	buildLimit = 15 * time.Minute
+)
+
 const adminToken = "daemontest-admin"
 
 // ControlPlane is a real etcd and kube-apiserver, without controllers or nodes.
@@ -53,6 +59,7 @@ func Components(t *testing.T, names ...string) map[string]string {
 // kube-apiserver.
 func StartControlPlane(t *testing.T, apiServerArgs ...string) *ControlPlane {
 	t.Helper()
+	testutil.Limit(t, startLimit)
 	return startControlPlane(t, Components(t, "etcd", "kube-apiserver"), apiServerArgs)
 }
 
@@ -117,7 +124,11 @@ func connect(t testing.TB, url string) *ControlPlane {
 // progress shows in the test's log what is being built.
 type progress struct{ t *testing.T }
 
-func (p progress) Begin(step string)         { p.t.Log(step) }
+// Begin is called before a build.
+func (p progress) Begin(step string) {
+	testutil.Limit(p.t, buildLimit)
+	p.t.Log(step)
+}
 func (p progress) Detail(f string, a ...any) { p.t.Logf(f, a...) }
 func (p progress) End(result string, _ error) {
 	if result != "" {

@@ -65,6 +65,7 @@ type packageOwner struct {
 type failure string
 
 func (o *packageOwner) start(t *testing.T, args []string) (cp *ControlPlane, err error) {
+	testutil.Limit(t, startLimit)
 	programs := Components(t, "etcd", "kube-apiserver")
 	defer func() {
 		switch r := recover().(type) {
