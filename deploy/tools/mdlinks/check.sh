@@ -7,5 +7,5 @@ set -eu
 cd "$(dirname "$0")/../../.."
 copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
-git ls-files -z --cached --others --exclude-standard | xargs -0 sh -c 'for f do [ ! -e "$f" ] || printf "%s\0" "$f"; done' sh | xargs -0 cp --parents -t "$copy"
+git ls-files -z --cached --others --exclude-standard | xargs -0 sh -c 'for f do [ ! -e "$f" ] || printf "%s\0" "$f"; done' sh | xargs -0 cp --parents -P -t "$copy"
 "${GO:-go}" tool -modfile=deploy/tools/mdlinks/go.mod mdlinks -dir "$copy"

@@ -3,7 +3,7 @@
 package process
 
 import (
-	"net"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // A program that stops answering is no longer ready, although it still runs.
@@ -37,19 +39,30 @@ func TestReadinessIsWatched(t *testing.T) {
 	eventually(t, s, "a", "ready again", ready)
 }
 
+// TestTCPProbe: a probe succeeds once a process listens. The port is bound all the time, so that no other test gets it.
 func TestTCPProbe(t *testing.T) {
 	t.Parallel()
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	probe := &Probe{URL: "tcp://" + l.Addr().String()}
-	if err := probe.Check(t.Context()); err != nil {
-		t.Errorf("a process listens, but the probe fails: %v", err)
+	t.Cleanup(func() { _ = unix.Close(fd) })
+	if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		t.Fatal(err)
 	}
-	_ = l.Close()
+	bound, err := unix.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	probe := &Probe{URL: fmt.Sprintf("tcp://127.0.0.1:%d", bound.(*unix.SockaddrInet4).Port)}
 	if err := probe.Check(t.Context()); err == nil {
 		t.Error("no process listens, but the probe succeeds")
+	}
+	if err := unix.Listen(fd, 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := probe.Check(t.Context()); err != nil {
+		t.Errorf("a process listens, but the probe fails: %v", err)
 	}
 }
 

@@ -17,7 +17,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/fairlead-dev/fairlead/internal/testutil"
@@ -31,7 +30,7 @@ func TestMain(m *testing.M) {
 		os.Exit(netcat(args))
 	}
 	testutil.Parallel(16) // most tests wait most of the time
-	goleak.VerifyTestMain(m)
+	testutil.VerifyNoLeaks(m)
 }
 
 // The login of each server that newWorld starts.

@@ -16,7 +16,7 @@ import (
 const modulePath = "github.com/fairlead-dev/fairlead/"
 
 // support is what every part may link.
-var support = []string{"pkg/internal", "pkg/fsutil", "pkg/interrupt", "pkg/progress"}
+var support = []string{"internal/gobuild", "internal/testutil", "pkg/internal", "pkg/fsutil", "pkg/interrupt", "pkg/progress"}
 
 // links are the other parts that a part may link, directly or through others. A part is a directory below pkg, or a program.
 var links = map[string]string{
@@ -77,7 +77,7 @@ type goPackage struct {
 
 func packages(t *testing.T) []goPackage {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Deps", "./pkg/...", "./cmd/...")
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Deps", "./pkg/...", "./cmd/...", "./internal/...")
 	cmd.Dir = "../../.."
 	out, err := cmd.Output()
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {

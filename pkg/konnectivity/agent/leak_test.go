@@ -5,12 +5,10 @@ package agent
 import (
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/fairlead-dev/fairlead/internal/testutil"
 )
 
 func TestMain(m *testing.M) {
 	testutil.Parallel(8) // parallel tests wait most of the time
-	goleak.VerifyTestMain(m)
+	testutil.VerifyNoLeaks(m)
 }

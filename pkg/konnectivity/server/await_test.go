@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) {
 	testutil.Parallel(8) // parallel tests wait most of the time
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("k8s.io/klog/v2.(*flushDaemon).run.func1"))
+	testutil.VerifyNoLeaks(m, goleak.IgnoreTopFunction("k8s.io/klog/v2.(*flushDaemon).run.func1"))
 }
 
 // TestAllAgentsVanish: dials whose agents all go away wait for the next agent, also

@@ -12,8 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/buffer"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/endpoint"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/netx"
@@ -21,7 +20,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/tunnel/sinktest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { testutil.VerifyNoLeaks(m) }
 
 // stream remembers what an End does to it.
 type stream struct {

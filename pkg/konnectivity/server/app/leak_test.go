@@ -5,7 +5,7 @@ package app
 import (
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { testutil.VerifyNoLeaks(m) }
