@@ -105,6 +105,7 @@ require (
 	github.com/kevinburke/ssh_config v1.6.0 // indirect
 	github.com/things-go/go-socks5 v0.1.1 // indirect
 	go.opentelemetry.io/otel/sdk/metric v1.44.0 // indirect
+	go.uber.org/goleak v1.3.0 // indirect
 	go.uber.org/mock v0.6.0 // indirect
 	golang.org/x/tools v0.44.0 // indirect
 	sigs.k8s.io/controller-runtime v0.24.1 // indirect
