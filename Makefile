@@ -90,7 +90,7 @@ clean: ## Remove what was built here; clusters and Go's caches stay
 # hangs and names it. testreport then counts what ran and why tests were skipped.
 GOTESTSUM = $(GO) tool -modfile=$(CURDIR)/deploy/tools/gotestsum/go.mod gotestsum
 TESTS := $(OUT)/tests
-TEST_P ?= 3
+TEST_P ?= 5
 TEST_LIMIT ?= 60s
 # CI lets up to three tests that failed run again, and names them in _output/flakes.txt: each is a fault to mend.
 RERUN ?= $(if $(CI),--rerun-fails=1 --rerun-fails-max-failures=3)

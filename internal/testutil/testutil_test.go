@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"go.uber.org/goleak"
 )
 
 // recorder records how a test ended.
@@ -53,4 +55,29 @@ func TestEventually(t *testing.T) {
 		}()
 		Eventually(r, time.Minute, func() error { return errors.New("never") })
 	})
+}
+
+// late is a package's tests that leave a goroutine which ends later than goleak waits by itself.
+type late struct{ ended chan struct{} }
+
+func (l late) Run() int {
+	go func() {
+		defer close(l.ended)
+		time.Sleep(2 * time.Second) // goleak waits for less than half a second
+	}()
+	return 0
+}
+
+// TestVerifyNoLeaks: goroutines that end late are waited for, and a failed run is not.
+func TestVerifyNoLeaks(t *testing.T) {
+	l := late{make(chan struct{})}
+	options := []goleak.Option{goleak.IgnoreCurrent()}
+	if code := (settling{l, options}).Run(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	select {
+	case <-l.ended:
+	default:
+		t.Error("the run ended before the goroutine")
+	}
 }
