@@ -206,7 +206,7 @@ func TestBusyLoopEnds(t *testing.T) {
 	if err := cmd.Process.Signal(syscall.Signal(0)); err != nil {
 		t.Error("it does not run:", err)
 	}
-	stdin.Close()
+	_ = stdin.Close()
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	select {

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -31,14 +32,14 @@ func busyIfAsked() {
 		os.Exit(0)
 	}()
 	for end := time.Now().Add(limit); time.Now().Before(end); {
-		for range 1_000_000 { //nolint:revive // nothing is what it should do
+		for range 1_000_000 {
 		}
 	}
 	os.Exit(0)
 }
 
 // startLoad starts processes that each use one processor, for at most limit. The returned function ends them.
-func startLoad(processes int, limit time.Duration) (stop func(), err error) {
+func startLoad(ctx context.Context, processes int, limit time.Duration) (stop func(), err error) {
 	var ends []func()
 	stop = func() {
 		for _, end := range ends {
@@ -50,7 +51,7 @@ func startLoad(processes int, limit time.Duration) (stop func(), err error) {
 		return nil, err
 	}
 	for range processes {
-		cmd := exec.Command(exe)
+		cmd := exec.CommandContext(ctx, exe)
 		cmd.Env = append(os.Environ(), busyVariable+"="+limit.String(), "GOMAXPROCS=2")
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C ends them through stop
 		stdin, err := cmd.StdinPipe()
@@ -62,7 +63,7 @@ func startLoad(processes int, limit time.Duration) (stop func(), err error) {
 			return nil, fmt.Errorf("start a busy loop: %w", err)
 		}
 		ends = append(ends, func() {
-			stdin.Close()
+			_ = stdin.Close()
 			_ = cmd.Process.Kill()
 			_ = cmd.Wait()
 		})

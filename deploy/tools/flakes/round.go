@@ -105,7 +105,7 @@ type plan struct {
 
 // run runs the rounds and hands over a text about each. It ends without an error when the time limit is reached.
 func (p *plan) run(ctx context.Context, r *report, progress func(text string) error) error {
-	for i := 1; i <= p.rounds; i++ {
+	for i := 1; i <= p.rounds && ctx.Err() == nil; i++ {
 		c := conditionsOf(i, p.options, p.cc != "")
 		start := time.Now()
 		res, err := p.round(ctx, c)
@@ -115,9 +115,6 @@ func (p *plan) run(ctx context.Context, r *report, progress func(text string) er
 		text := r.add(c, res, p.flags(c), time.Since(start), ctx.Err() != nil)
 		if err := progress(text); err != nil {
 			return err
-		}
-		if ctx.Err() != nil {
-			return nil
 		}
 	}
 	return nil

@@ -75,8 +75,11 @@ func run(out io.Writer, limit time.Duration, args []string) (int, error) {
 
 	out = &lockedWriter{out: out}
 	watch := newWatch(limit)
-	copied := make(chan error, 1)
-	go func() { copied <- watch.copy(out, r) }()
+	copied := make(chan struct{})
+	go func() {
+		defer close(copied)
+		_ = watch.copy(out, r) // the pipe's end
+	}()
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	tick := time.NewTicker(time.Second)

@@ -103,7 +103,7 @@ func (o *packageOwner) Fatalf(f string, a ...any) {
 }
 
 func (o *packageOwner) TempDir() string {
-	dir, err := os.MkdirTemp("", "fairlead-test") //nolint:usetesting // outlives the test
+	dir, err := os.MkdirTemp("", "fairlead-test")
 	if err != nil {
 		o.Fatal(err)
 	}

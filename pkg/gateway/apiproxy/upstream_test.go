@@ -292,12 +292,11 @@ func TestDrain(t *testing.T) {
 	})
 	cancel()
 	testutil.Eventually(t, bound, func() error {
-		c, err := net.Dial("tcp", address)
-		if err != nil {
-			return nil
+		if c, err := net.Dial("tcp", address); err == nil {
+			_ = c.Close()
+			return errors.New("it still accepts connections")
 		}
-		_ = c.Close()
-		return errors.New("it still accepts connections")
+		return nil
 	})
 	close(release)
 	if body, err := io.ReadAll(begun(t, slow)); err != nil || string(body) != "done" {

@@ -247,7 +247,7 @@ func TestRenewedCertificate(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		defer nc.Close()
+		defer func() { _ = nc.Close() }()
 		if serial := nc.ConnectionState().PeerCertificates[0].SerialNumber; serial.Cmp(renewed.SerialNumber) != 0 {
 			return fmt.Errorf("certificate %v is served, not %v", serial, renewed.SerialNumber)
 		}

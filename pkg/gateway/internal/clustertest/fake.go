@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -151,6 +150,6 @@ func forbidden(user string, action clienttesting.Action) error {
 	if named, ok := action.(interface{ GetName() string }); ok {
 		name = named.GetName()
 	}
-	return apierrors.NewForbidden(schema.GroupResource(of), name,
-		fmt.Errorf("User %q cannot %s resource %q in API group %q %s", user, action.GetVerb(), of.Resource, of.Group, scope)) //nolint:staticcheck // an API server's words
+	return apierrors.NewForbidden(of, name,
+		fmt.Errorf("User %q cannot %s resource %q in API group %q %s", user, action.GetVerb(), of.Resource, of.Group, scope))
 }
