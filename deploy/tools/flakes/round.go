@@ -126,7 +126,7 @@ func (p *plan) flags(c conditions) string {
 
 // round runs the tests once. If ctx ends, it returns what failed until then.
 func (p *plan) round(ctx context.Context, c conditions) (*result, error) {
-	stopLoad, err := startLoad(c.load, p.limit)
+	stopLoad, err := startLoad(ctx, c.load, p.limit)
 	if err != nil {
 		return nil, err
 	}
