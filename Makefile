@@ -93,7 +93,7 @@ TESTS := $(OUT)/tests
 TEST_P ?= 5
 TEST_LIMIT ?= 60s
 # CI lets up to three tests that failed run again, and names them in _output/flakes.txt: each is a fault to mend.
-RERUN ?= $(if $(CI),--rerun-fails=1 --rerun-fails-max-failures=3)
+RERUN ?= $(if $(CI),--rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-run-root-test)
 # $(call run-tests,NAME,DIRECTORY,PACKAGES,FLAGS)
 run-tests = cd $(2) && $(GOTESTSUM) --format pkgname --format-hide-empty-pkg --hide-summary=skipped --jsonfile $(TESTS)/$(1).json $(RERUN) \
 	--packages '$(3)' -- -p $(TEST_P) -shuffle=on -vet=off -timeout 20m -exec '$(TESTS)/testlimit -limit $(TEST_LIMIT)' $(4) $(TEST_FLAGS)

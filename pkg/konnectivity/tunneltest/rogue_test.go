@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/binary"
+	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -103,17 +104,26 @@ func (r *rogueRig) rogueLink(t *testing.T) *tls.Conn {
 // next returns the next frame of a type and skips others.
 func next(t *testing.T, nc net.Conn, typ byte) (stream uint32, payload string) {
 	t.Helper()
+	stream, payload, err := tryNext(nc, typ)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stream, payload
+}
+
+// tryNext is next for a connection that may end.
+func tryNext(nc net.Conn, typ byte) (stream uint32, payload string, err error) {
 	for {
 		var h [8]byte
 		if _, err := io.ReadFull(nc, h[:]); err != nil {
-			t.Fatalf("waiting for frame type %d: %v", typ, err)
+			return 0, "", fmt.Errorf("waiting for frame type %d: %w", typ, err)
 		}
 		p := make([]byte, int(h[1])<<16|int(h[2])<<8|int(h[3]))
 		if _, err := io.ReadFull(nc, p); err != nil {
-			t.Fatal(err)
+			return 0, "", err
 		}
 		if h[0] == typ {
-			return binary.BigEndian.Uint32(h[4:]), string(p)
+			return binary.BigEndian.Uint32(h[4:]), string(p), nil
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-logr/logr"
 
+	"github.com/fairlead-dev/fairlead/internal/testutil"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/agent"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/h2"
 	"github.com/fairlead-dev/fairlead/pkg/konnectivity/internal/link"
@@ -103,9 +104,7 @@ func TestRogueServer(t *testing.T) {
 				text = c.rule
 			}
 			for range 2 {
-				nc := accept(t, r.listen)
-				_, _ = nc.Write(frame(fDial, 1, silent))
-				next(t, nc, fDialed)
+				nc := acceptDialed(t, r.listen, silent)
 				before := r.broken(c.rule)
 				_, _ = nc.Write(c.in)
 				for c.in == nil && r.broken(c.rule) == before { // until all buffers on the way are full
@@ -212,6 +211,19 @@ func (r *rogueServers) acceptUpstream(t *testing.T) (net.Conn, *rogueStream) {
 		t.Fatal("the agent does not call")
 		return nil, nil
 	}
+}
+
+// acceptDialed returns a connection of the agent whose stream 1 leads to an address. The agent ends a connection to a
+// server to which it still has another one: after a broken connection it may come twice.
+func acceptDialed(t *testing.T, l net.Listener, address string) (nc net.Conn) {
+	t.Helper()
+	testutil.Eventually(t, Patience, func() error {
+		nc = accept(t, l)
+		_, _ = nc.Write(frame(fDial, 1, address))
+		_, _, err := tryNext(nc, fDialed)
+		return err
+	})
+	return nc
 }
 
 // accept accepts an agent as the server "rogue server".

@@ -72,9 +72,12 @@ func Epoch(started time.Time) uint64 { return uint64(started.UnixNano()) }
 // New returns an empty store for keys below prefix, which begins and ends with a slash.
 func New(prefix string, newFunc func() runtime.Object, started time.Time) *Store {
 	first := Epoch(started) + 1
-	storagefeature.DefaultFeatureSupportChecker = supported{}
+	declareSupport()
 	return &Store{prefix: prefix, newFunc: newFunc, now: btree.NewG(32, less), rv: first, compacted: first - 1, watchers: map[*watcher]struct{}{}, patience: 4 * maxChanges}
 }
+
+// declareSupport is for the whole process: upstream's cache reads a variable of its package, without a lock.
+var declareSupport = sync.OnceFunc(func() { storagefeature.DefaultFeatureSupportChecker = supported{} })
 
 // supported says that the store has what the watch cache needs of etcd for streaming lists.
 type supported struct {
