@@ -183,7 +183,7 @@ e2e-kubernetes: ## Run specs of Kubernetes' own e2e suite on kind, through the t
 	@$(MAKE) e2e PROVIDER=kind E2E_PACKAGES=./e2e/kind/specs E2E_NAME=kubernetes
 
 # The race detector needs cgo and compiles all dependencies again: these are the packages with concurrency of their own.
-RACE_LONG := ^(TestThousandsOfDials|TestThousandsOfAgents|TestSilentNetworkDefaults|TestReviewSlowOrFailing)$$
+RACE_LONG := ^(TestThousandsOfDials|TestSilentNetworkDefaults|TestReviewSlowOrFailing)$$
 RACE_PROGRAMS := ^(TestRough|TestAgentRollout)$$
 RACE_PACKAGES := ./pkg/apis/fairlead/conversion/... ./pkg/crd/... ./pkg/daemon ./pkg/check/... ./pkg/cluster/... ./pkg/cli/... ./pkg/gateway/... \
 	./pkg/internal/... ./pkg/konnectivity/... ./pkg/operator ./pkg/scheduler/politeevents ./pkg/scheduler/plugins/... ./pkg/scheduler/tunnelcondition ./pkg/tunnelapi/...
