@@ -66,7 +66,7 @@ build: ## Build all programs of this repository into bin/
 .PHONY: build-up
 build-up:
 	@mkdir -p $(BIN)
-	@$(GO_BUILD) -expect 'about 3 minutes' -- -ldflags '$(LDFLAGS)' -o $(BIN)/ \
+	@$(GO_BUILD) -expect 'about 4 minutes' -- -ldflags '$(LDFLAGS)' -o $(BIN)/ \
 		./cmd/fairlead ./cmd/fairlead-scheduler ./cmd/konnectivity-server ./cmd/konnectivity-agent
 
 .PHONY: images
