@@ -17,7 +17,7 @@ import (
 // It observes SCHED-01, SCHED-22 and SCHED-41 of docs/requirements.md.
 // It also observes KON-11 of docs/requirements.md.
 func TestVerify(t *testing.T) {
-	testutil.Full(t, "up runs the checks that disturb nobody")
+	testutil.Full(t, "up runs the checks that are not disruptive")
 	run(t, "fairlead verify", 6*time.Minute, step{"all checks pass", func(ctx context.Context, t *testing.T) {
 		r, err := suite.Try(ctx, "verify", "--context", suite.Context(), "--disruptive", "-o", "junit")
 		if err != nil {

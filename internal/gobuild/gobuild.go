@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package gobuild runs `go build` and reports how far it is. With empty caches, Kubernetes takes minutes to compile: whoever
-// waits wants to see that it goes on.
+// Package gobuild runs `go build` and reports how far it is. With empty caches, Kubernetes takes minutes to compile:
+// users want to see that the build goes on.
 package gobuild
 
 import (

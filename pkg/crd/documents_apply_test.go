@@ -174,7 +174,7 @@ func (e *env) testApply(t *testing.T) {
 	list.applies(t, "two", `{"args": ["a"]}`)
 	list.owned(t, "the same list", map[string]string{"one Apply": "args", "two Apply": "args"})
 
-	// Objects that nobody applies have managed fields, too.
+	// Objects that no client applies have managed fields, too.
 	e.post(t, d, "v1", "posted", map[string]any{"spec": map[string]any{"image": "a", "replicas": 2}})
 	e.applied(d, "posted").owned(t, "a POST", map[string]string{ourselves + " Update": "image replicas"})
 }
@@ -188,7 +188,7 @@ func (a applied) fate(t *testing.T) {
 	a.owned(t, "giving up", map[string]string{"one Apply": "cronSpec", "two Apply": "image"})
 
 	a.applies(t, "two", `{"cronSpec": "1"}`)
-	a.spec(t, "sharing", `{"cronSpec": "1", "replicas": 1}`) // nobody else owned the image
+	a.spec(t, "sharing", `{"cronSpec": "1", "replicas": 1}`) // image had no other owner
 	a.owned(t, "sharing", map[string]string{"one Apply": "cronSpec", "two Apply": "cronSpec"})
 	a.conflicts(t, "one", `{"cronSpec": "2"}`, ".spec.cronSpec", `"two"`)
 	a.conflicts(t, "two", `{"cronSpec": "2"}`, ".spec.cronSpec", `"one"`)
@@ -235,7 +235,7 @@ func (a applied) updates(t *testing.T) {
 }
 
 // testReset proves that a list of managed fields with one empty entry removes all entries, before the rest of the request changes
-// the object: nobody owns what that changes until somebody applies again. A list without entries does the same to types that are
+// the object: the changes have no owner until the next apply. A list without entries does the same to types that are
 // built in, and nothing to custom resources.
 // It observes API-64 and OLD-72 of docs/requirements.md.
 func (e *env) testReset(t *testing.T) {

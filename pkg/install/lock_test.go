@@ -33,7 +33,7 @@ func lockOf(holder string) *coordinationv1.Lease {
 	}
 }
 
-// TestLock checks that a run has the lock for as long as it runs, and that nobody has it after that.
+// TestLock checks that a run has the lock for as long as it runs, and that the lock is free after that.
 func TestLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kube := fake.NewClientset()

@@ -156,7 +156,7 @@ func (p *plan) round(ctx context.Context, c conditions) (*result, error) {
 		return nil, err
 	}
 	err = cmd.Wait()
-	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // of the group, most of the time nobody is left
+	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // of the group; usually it has ended
 	res := events.result(ctx.Err() != nil)
 	var exit *exec.ExitError
 	switch {

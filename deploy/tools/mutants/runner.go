@@ -138,7 +138,7 @@ func (r *runner) test(ctx context.Context, dir, binary string, id int, limit tim
 		return nil, err
 	}
 	err := cmd.Wait()
-	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // most of the time nobody is left
+	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // usually it has ended
 	if errors.Is(err, exec.ErrWaitDelay) && cmd.ProcessState.Success() {
 		err = nil
 	}
