@@ -123,11 +123,16 @@ test-unit: test-tools ## Run the tests that need no control plane (TEST_FLAGS)
 	@$(call run-tests,unit,.,$(TEST_PACKAGES),-short) || { $(call test-report,unit); exit 1; }
 	@$(call test-report,unit)
 
-# The nested modules with tests of their own; the linters' module takes long to compile.
+# The modules of their own: each go command sees one.
+run-module-tests = for m in $(MODULES); do ( $(call run-tests,$$(echo $$m | tr / -),$(CURDIR)/$$m,./...) ) || failed=1; done
+
+.PHONY: test-modules
+test-modules: test-tools ## Run the tests of the tools, benchmarks and the offline node image (TEST_FLAGS)
+	@failed=; $(run-module-tests); $(TESTS)/testreport -flakes $(TESTS)/modules.flakes $(TESTS)/*.json; [ -z "$$failed" ]
+
 .PHONY: test-integration
 test-integration: build compile-components test-tools ## Run all tests but those on clusters, with a real API server (TEST_FLAGS)
-	@failed=; $(call run-tests,integration,.,$(TEST_PACKAGES)) || failed=1; \
-	for m in $(MODULES); do ( $(call run-tests,$$(echo $$m | tr / -),$(CURDIR)/$$m,./...) ) || failed=1; done; \
+	@failed=; $(call run-tests,integration,.,$(TEST_PACKAGES)) || failed=1; $(run-module-tests); \
 	$(TESTS)/testreport -flakes $(TESTS)/integration.flakes $(TESTS)/*.json; [ -z "$$failed" ]
 
 .PHONY: test-all
