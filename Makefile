@@ -360,7 +360,7 @@ compile-components:
 RELEASE_TARGETS ?= linux/amd64,linux/arm64,darwin/amd64,darwin/arm64
 RELEASE = $(GO) -C deploy/tools run ./release -version '$(VERSION)' -targets '$(RELEASE_TARGETS)' -ldflags '$(LDFLAGS)'
 .PHONY: release
-release: ## Make archives of programs, images for several architectures, a bill of materials and checksums in _output/release (VERSION, RELEASE_TARGETS)
+release: advisories ## Make archives of programs, images for several architectures, a bill of materials and checksums in _output/release (VERSION, RELEASE_TARGETS)
 	@$(RELEASE) -source $(CURDIR) -o $(OUT)/release
 	@cat $(OUT)/release/SHA256SUMS
 
@@ -480,6 +480,10 @@ lint-api: ## Compare the types of the APIs with Kubernetes' conventions
 .PHONY: vulncheck
 vulncheck: ## Look for known vulnerabilities in code that the programs reach (needs access to vuln.go.dev)
 	$(GO) tool -modfile=deploy/tools/govulncheck/go.mod govulncheck ./cmd/...
+
+.PHONY: advisories
+advisories: ## Fail if a dependency has an advisory of deploy/advisories.yaml, if nobody has read for new ones in 30 days, or if Go is older than go.mod's toolchain
+	@$(GO) -C deploy/tools run ./advisories -list ../advisories.yaml -mod ../../go.mod $(ADVISORIES_FLAGS)
 
 .PHONY: fmt
 fmt: ## Format the code
