@@ -73,6 +73,18 @@ func TestSSHCertAuthority(t *testing.T) {
 		"authority and the key, and no certificate": {plain, func(b *bastion) string {
 			return line(b, "", b.host.PublicKey()) + line(b, "@cert-authority", authority.PublicKey())
 		}, nil},
+		"a revoked authority": {certified, func(b *bastion) string {
+			return line(b, "@cert-authority", authority.PublicKey()) + line(b, "@revoked", authority.PublicKey())
+		}, []string{"revoked", "ask who runs the bastion"}},
+		"a revoked authority of all hosts": {certified, func(b *bastion) string {
+			return line(b, "@cert-authority", authority.PublicKey()) + "@revoked * " + string(ssh.MarshalAuthorizedKey(authority.PublicKey()))
+		}, []string{"revoked", "ask who runs the bastion"}},
+		"a revoked authority and the key": {certified, func(b *bastion) string {
+			return line(b, "", b.host.PublicKey()) + line(b, "@cert-authority", authority.PublicKey()) + line(b, "@revoked", authority.PublicKey())
+		}, []string{"revoked", "ask who runs the bastion"}},
+		"a revoked key": {certified, func(b *bastion) string {
+			return line(b, "@cert-authority", authority.PublicKey()) + line(b, "@revoked", b.host.PublicKey())
+		}, []string{"revoked", "ask who runs the bastion"}},
 		"another authority":              {certified, func(b *bastion) string { return line(b, "@cert-authority", other.PublicKey()) }, []string{"no authorities for hostname", "ask who runs the bastion"}},
 		"a certificate for another host": {misnamed, func(b *bastion) string { return line(b, "@cert-authority", authority.PublicKey()) }, []string{"127.0.0.1", "ask who runs the bastion"}},
 		"nothing":                        {certified, func(*bastion) string { return "" }, []string{"is unknown", "ssh-keyscan", ssh.FingerprintSHA256(certified.host.PublicKey())}},

@@ -125,8 +125,14 @@ func (p *sshPath) hostKeys() (ssh.HostKeyCallback, []string, error) {
 	}
 	return func(host string, _ net.Addr, key ssh.PublicKey) error {
 		err := check(host, unresolved{}, key)
-		if certificate, ok := key.(*ssh.Certificate); err != nil && ok && check(host, unresolved{}, certificate.Key) == nil {
-			err = nil // the certificate is of another authority, or has expired, but the key is known
+		if certificate, ok := key.(*ssh.Certificate); err != nil && ok {
+			var revoked *knownhosts.RevokedError
+			if ca := check(host, unresolved{}, certificate.SignatureKey); errors.As(ca, &revoked) {
+				return p.hostKeyError(fmt.Errorf("the authority of its certificate is revoked: %w", ca), key) // also if the key is known, as in ssh
+			}
+			if check(host, unresolved{}, certificate.Key) == nil {
+				err = nil // the certificate is of another authority, or has expired, but the key is known
+			}
 		}
 		if err != nil {
 			return p.hostKeyError(err, key)
