@@ -88,7 +88,7 @@ Exit code: 0 nothing failed (see --fail-on), 1 a check failed, 2 wrong usage.`,
 	f.StringVarP(&o.output, "output", "o", "table", strings.Join(report.Formats, ", "))
 	f.BoolVar(&o.list, "list", false, "list the checks and exit")
 	f.StringVar(&o.explain, "explain", "", "explain the check with this ID and exit")
-	f.StringArrayVar(&o.judge.Only, "only", nil, "show only the check with this ID, and the failed or unknown ones that keep it from being made; * is a wildcard (can be repeated)")
+	f.StringSliceVar(&o.judge.Only, "only", nil, "show only the checks with these IDs, separated by commas, and the failed or unknown ones that keep them from being made; * is a wildcard")
 	f.StringArrayVar(&o.judge.Suppress, "suppress", nil, "accept what the check ID, or ID=OBJECT, finds; * is a wildcard (can be repeated)")
 	f.StringVar(&o.failOn, "fail-on", string(rules.Failed), "lowest severity that makes the exit code 1: failed, unknown or warning")
 	f.DurationVar(&o.limit, "timeout", observe.ProbeLimit, "time limit of each single probe")

@@ -109,6 +109,8 @@ func TestWrongUsage(t *testing.T) {
 		{[]string{"--only", "FL-API-001=Node a"}, "matches no check"},
 		{[]string{"--only", "FL-PRE-010"}, "add --pre"},
 		{[]string{"--only", "FL-API-*", "--only", "FL-PRE-*"}, "add --pre"},
+		{[]string{"--only", "FL-API-*,FL-PRE-*"}, "add --pre"},
+		{[]string{"--only", "FL-API-001,FL-NO-1"}, "\"FL-NO-1\" matches no check"},
 		{[]string{"--pre", "--only", "FL-KON-005"}, "leave out --pre"},
 		{[]string{"--explain", "FL-NO-1"}, "fairlead check --list"},
 		{[]string{"--context", "missing"}, "gone"},
