@@ -48,7 +48,7 @@ func flagOwners() map[string]string {
 		"config":                    "the file is rendered from the other fields",
 		"feature-gates":             component.SetField("scheduler.featureGates"),
 		"secure-port":               component.SetField("scheduler.securePort"),
-		"leader-elect":              "leader election is always on",
+		"leader-elect":              component.SetField("scheduler.leaderElection.leaderElect"),
 		"write-config-to":           "it would make the scheduler exit at once",
 		"kubeconfig":                "kube-scheduler ignores it if it has a configuration file; the Pod's ServiceAccount is used",
 		"kube-api-qps":              component.SetField("scheduler.clientConnection.qps"),

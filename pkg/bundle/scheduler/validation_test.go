@@ -38,6 +38,9 @@ func TestFlagsThatTheFileReplaces(t *testing.T) {
 		if len(errs) != 1 || errs[0].Field != "spec.scheduler.extraArgs[0].name" {
 			t.Errorf("--%s: got %v, want one error at spec.scheduler.extraArgs[0].name", name, errs)
 		}
+		if name == "leader-elect" && len(errs) == 1 && !strings.Contains(errs[0].Detail, "scheduler.leaderElection.leaderElect") {
+			t.Errorf("--%s: the error does not name the field: %v", name, errs[0])
+		}
 	}
 	b := v1alpha1.New()
 	b.Scheduler.ExtraArgs = []v1alpha1.Argument{{Name: "v", Value: "1"}}
