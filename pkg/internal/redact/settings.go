@@ -10,7 +10,7 @@ import (
 const (
 	// credentialWords match the name of a flag, field or variable that holds a credential. A short word has to be a word of the name.
 	credentialWords = `(?:[a-z0-9_.-]*(?:password|passwd|passphrase|passcode|secret|token|jwt|credential|key[_-]?data|` +
-		`(?:api|access|account|encryption|master|private|secret|shared|signing)[_-]?key)s?` +
+		`(?:api|access|account|certificate|encryption|master|private|secret|shared|signing)[_-]?key)s?` +
 		`|(?:[a-z0-9_.-]*[_.-])?(?:pass|pwd|auth|psk|otp|sig|signature)|[a-z0-9_.-]*(?-i:[a-z0-9](?:Pass|Pwd|Auth|Psk)))`
 	// headerWords match headers whose whole value is a credential.
 	headerWords = `(?:(?:[a-z0-9_.-]*[_.-])?(?:authorization|cookie))`
@@ -23,7 +23,7 @@ var (
 	// variable is an environment variable as a pair of fields.
 	variable = regexp.MustCompile(`(?i)\bname(?:\\*["'])?\s*[:=]\s*(?:\\*["'])?` + credentialWords + `(?:\\*["'])?[,\s]\s*` + stamp + `\s*(\\*["'])?value(\\*["'])?\s*[:=][ \t]*`)
 	opening  = regexp.MustCompile("^\\\\*[\"'`]")
-	literal  = regexp.MustCompile(`^(?:true|false|null|nil|<nil>)(?:[\s,;}\])"'\\]|$)`)
+	literal  = regexp.MustCompile(`^(?:true|false|null|nil|<nil>|exec:)(?:[\s,;}\])"'\\]|$)`)
 	// unquoted and inJSON are values without quotation marks.
 	unquoted = regexp.MustCompile(`^(?:[^\s"'\\]|\\[^"'\\]|\\+[^\s"'\\])+`)
 	// braces are what an object begins with, also without a quoted name before it.

@@ -20,6 +20,7 @@ var (
 		// JSON Web Tokens, such as those of ServiceAccounts, with or without a signature.
 		{regexp.MustCompile(`eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(\.[A-Za-z0-9_-]*)?`), Mark},
 		{regexp.MustCompile(`(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{8,}`), "$1 " + Mark},
+		{regexp.MustCompile(`\b(Negotiate|NTLM)\s+[A-Za-z0-9+/]{16,}={0,2}`), "$1 " + Mark},
 		// User information in URLs, and in names of data sources.
 		{regexp.MustCompile(`(?i)\b([a-z][a-z0-9+.-]*://)[^\s/"']+@`), "${1}" + Mark + "@"},
 		{regexp.MustCompile(`[^\s"'=@]+:[^\s"'@]+@(tcp|unix)\(`), Mark + "@$1("},
@@ -27,8 +28,6 @@ var (
 		{regexp.MustCompile(`(?im)((?:^|[\s\["'])--?` + credentialWords + `[ \t]+)[^\s-]\S*`), "${1}" + Mark},
 		{regexp.MustCompile(`(?i)(\\*["']--?` + credentialWords + `\\*["']\s*,\s*\\*["'])[^"'\\]+`), "${1}" + Mark},
 		{regexp.MustCompile(`(?i)(<` + credentialWords + `>)[^<]+`), "${1}" + Mark},
-		// Keys of well-known services.
-		{regexp.MustCompile(`\b(AKIA|ASIA)[A-Z0-9]{16}\b|\bgh[pousr]_[A-Za-z0-9]{20,}\b|\bxox[abp]-[A-Za-z0-9-]{10,}\b|\b[a-z0-9]{6}\.[a-z0-9]{16}\b`), Mark},
 	}
 )
 
@@ -42,5 +41,5 @@ func Text(text string) string {
 	for _, r := range replacements {
 		text = r.find.ReplaceAllString(text, r.with)
 	}
-	return text
+	return prose(text)
 }
