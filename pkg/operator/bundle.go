@@ -23,6 +23,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/v1beta1"
 	"github.com/fairlead-dev/fairlead/pkg/bundle"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/operator"
 	config "github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 	"github.com/fairlead-dev/fairlead/pkg/install"
 )
@@ -44,8 +45,9 @@ type BundleReconciler struct {
 	Version string
 	// Events may be nil.
 	Events events.EventRecorder
-	// IgnorePreflight is that of Options.
+	// IgnorePreflight and Bounds are those of Options.
 	IgnorePreflight []string
+	Bounds          operator.Bounds
 	// certificates of the webhook; nil if it serves none.
 	certificates *certificates
 	// migration of stored objects; nil if it runs none.
@@ -56,7 +58,7 @@ type BundleReconciler struct {
 
 // Reconcile implements reconcile.Reconciler.
 func (r *BundleReconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
-	b, err := readBundle(ctx, r.Client)
+	b, err := readBundle(ctx, r.Client, r.Bounds)
 	if err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
@@ -94,7 +96,11 @@ func (r *BundleReconciler) observe(ctx context.Context, s stored) error {
 	set := conditions(b)
 	if s.invalid != nil {
 		b.Status.Drift = nil
-		set(v1beta1.BundleReconciled, false, v1beta1.ReasonInvalidBundle, s.invalid.Error())
+		reason := v1beta1.ReasonInvalidBundle
+		if bounds := (*boundsError)(nil); errors.As(s.invalid, &bounds) {
+			reason = v1beta1.ReasonBlocked
+		}
+		set(v1beta1.BundleReconciled, false, reason, s.invalid.Error())
 		return r.unknown(ctx, b) // no other try cures what is invalid
 	}
 	profiles, invalid, err := readProfiles(ctx, r.Client)

@@ -46,6 +46,7 @@ func NewCommand() *cobra.Command {
 	f.StringVar(&o.HealthAddress, "health-probe-bind-address", address(operator.HealthPort), `address at which /healthz and /readyz are served; "0" turns them off`)
 	f.BoolVar(&o.LeaderElect, "leader-elect", true, "elect one of several replicas that reconciles; all serve the webhook")
 	f.StringSliceVar(&o.IgnorePreflight, "ignore-preflight-errors", nil, `preflight checks whose errors are reported as warnings, for example "version,lease"`)
+	o.Bounds.AddFlags(f, "")
 	return cmd
 }
 

@@ -18,6 +18,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/v1beta1"
 	"github.com/fairlead-dev/fairlead/pkg/bundle"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/operator"
 	config "github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 )
 
@@ -47,8 +48,11 @@ type stored struct {
 	invalid error
 }
 
+// boundsError says what a Bundle asks for and the operator does not allow.
+type boundsError struct{ error }
+
 // readBundle reads the one Bundle.
-func readBundle(ctx context.Context, c client.Reader) (stored, error) {
+func readBundle(ctx context.Context, c client.Reader, bounds operator.Bounds) (stored, error) {
 	u := ofKind(kindBundle)
 	if err := c.Get(ctx, client.ObjectKey{Name: bundle.ObjectName}, u); err != nil {
 		return stored{}, err
@@ -61,6 +65,11 @@ func readBundle(ctx context.Context, c client.Reader) (stored, error) {
 	}
 	if s.invalid == nil {
 		s.wanted, s.invalid = load(s.Bundle)
+	}
+	if s.invalid == nil {
+		if errs := bounds.Check(s.wanted); len(errs) > 0 {
+			s.invalid = &boundsError{errs.ToAggregate()}
+		}
 	}
 	return s, nil
 }

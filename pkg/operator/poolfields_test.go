@@ -12,6 +12,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/conversion"
 	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/v1beta1"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/operator"
 )
 
 // converted is an object of kind TunnelPool or Bundle as the API server stores it, from the one that a user has created.
@@ -35,7 +36,7 @@ func poolArgs(t *testing.T, ofBundle, ofPool *unstructured.Unstructured) ([]stri
 	if err := decode(ofPool, pool, &pool.Spec, &pool.Status); err != nil {
 		t.Fatal(err)
 	}
-	o, err := poolObject(b, pool)
+	o, err := poolObject(b, pool, operator.Bounds{})
 	if err != nil {
 		return nil, err
 	}

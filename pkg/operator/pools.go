@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -30,6 +31,7 @@ import (
 	"github.com/fairlead-dev/fairlead/pkg/bundle"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/component"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/konnectivity"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/operator"
 	config "github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 	"github.com/fairlead-dev/fairlead/pkg/install"
 )
@@ -46,6 +48,8 @@ const (
 type PoolReconciler struct {
 	// Client reads the objects and writes the status.
 	Client client.Client
+	// Bounds are what objects may ask for.
+	Bounds operator.Bounds
 	// Config is the connection of pkg/install.
 	Config *rest.Config
 	// Events may be nil.
@@ -60,7 +64,7 @@ func (r *PoolReconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Re
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	b, err := readBundle(ctx, r.Client)
+	b, err := readBundle(ctx, r.Client, r.Bounds)
 	if client.IgnoreNotFound(err) != nil {
 		return ctrl.Result{}, err
 	}
@@ -99,7 +103,7 @@ func (r *PoolReconciler) reconcile(ctx context.Context, b *v1beta1.Bundle, pools
 		}
 		o, err := component.Object(nil), undecoded[pools[i].UID]
 		if err == nil {
-			o, err = poolObject(b, &pools[i])
+			o, err = poolObject(b, &pools[i], r.Bounds)
 		}
 		if err != nil {
 			verdicts[i] = verdict{false, v1beta1.ReasonInvalid, err.Error()}
@@ -127,7 +131,7 @@ func (r *PoolReconciler) reconcile(ctx context.Context, b *v1beta1.Bundle, pools
 }
 
 // poolObject is the workload of a pool: the Bundle's agents with what the pool sets.
-func poolObject(b *v1beta1.Bundle, pool *v1beta1.TunnelPool) (component.Object, error) {
+func poolObject(b *v1beta1.Bundle, pool *v1beta1.TunnelPool, bounds operator.Bounds) (component.Object, error) {
 	if problems := validation.IsValidLabelValue(pool.Name); len(problems) > 0 {
 		return nil, fmt.Errorf("the name %q cannot be a label's value: %s: create a pool with a shorter name", pool.Name, problems[0])
 	}
@@ -137,6 +141,12 @@ func poolObject(b *v1beta1.Bundle, pool *v1beta1.TunnelPool) (component.Object, 
 	merged, err := load(withPool(b, &pool.Spec))
 	if err != nil {
 		return nil, fmt.Errorf("together with the Bundle the pool is not valid: %w", err)
+	}
+	if errs := bounds.Check(merged); len(errs) > 0 {
+		for _, e := range errs { // those of the Bundle are reported there
+			e.Field = strings.Replace(e.Field, "spec.konnectivity.agent.", "spec.", 1)
+		}
+		return nil, errs.ToAggregate()
 	}
 	if err := checkOriginal(merged, pool); err != nil {
 		return nil, err

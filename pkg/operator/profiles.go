@@ -23,6 +23,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/pkg/apis/fairlead/v1beta1"
 	"github.com/fairlead-dev/fairlead/pkg/bundle"
+	"github.com/fairlead-dev/fairlead/pkg/bundle/operator"
 	"github.com/fairlead-dev/fairlead/pkg/bundle/scheduler"
 	config "github.com/fairlead-dev/fairlead/pkg/bundle/v1alpha1"
 )
@@ -124,6 +125,8 @@ func withProfile(b *config.Bundle, spec *v1beta1.SchedulerProfileSpec) (*config.
 type ProfileReconciler struct {
 	// Client reads the objects and writes the status.
 	Client client.Client
+	// Bounds are what objects may ask for.
+	Bounds operator.Bounds
 	// Events may be nil.
 	Events    events.EventRecorder
 	timing    *timing // nil is usual
@@ -165,7 +168,7 @@ func (r *ProfileReconciler) look(ctx context.Context, profiles []v1beta1.Schedul
 		}
 		return verdicts, v, nil
 	}
-	b, err := readBundle(ctx, r.Client)
+	b, err := readBundle(ctx, r.Client, r.Bounds)
 	if apierrors.IsNotFound(err) {
 		return all(verdict{false, v1beta1.ReasonNoBundle, "there is no Bundle default, so nothing is applied: create it"})
 	}

@@ -57,6 +57,8 @@ type Options struct {
 	MetricsAddress, HealthAddress string
 	// IgnorePreflight are IDs of findings of install.Preflight that do not keep a Bundle from being applied.
 	IgnorePreflight []string
+	// Bounds are what Bundles, SchedulerProfiles and TunnelPools may ask for.
+	Bounds operator.Bounds
 	// LeaderElect lets one of several replicas reconcile.
 	LeaderElect bool
 	// Version of the operator, for status.
@@ -78,6 +80,9 @@ const (
 
 // Run runs the operator until ctx ends, and for Options.Drain after that.
 func Run(ctx context.Context, cfg *rest.Config, o Options) error {
+	if err := o.Bounds.Validate(); err != nil {
+		return err
+	}
 	clients, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
 		return err
@@ -263,9 +268,9 @@ func addControllers(m manager.Manager, cfg *rest.Config, o Options, certs *certi
 		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: bundle.ObjectName}}}
 	})
 	events := m.GetEventRecorder(operator.Name)
-	bundles := &BundleReconciler{Client: m.GetClient(), Config: cfg, Version: o.Version, Events: events, IgnorePreflight: o.IgnorePreflight, certificates: certs, migration: migration, timing: o.timing}
-	profiles := &ProfileReconciler{Client: m.GetClient(), Events: events, timing: o.timing}
-	pools := &PoolReconciler{Client: m.GetClient(), Config: cfg, Events: events, timing: o.timing}
+	bundles := &BundleReconciler{Client: m.GetClient(), Bounds: o.Bounds, Config: cfg, Version: o.Version, Events: events, IgnorePreflight: o.IgnorePreflight, certificates: certs, migration: migration, timing: o.timing}
+	profiles := &ProfileReconciler{Client: m.GetClient(), Bounds: o.Bounds, Events: events, timing: o.timing}
+	pools := &PoolReconciler{Client: m.GetClient(), Bounds: o.Bounds, Config: cfg, Events: events, timing: o.timing}
 	watching := func(name string, of ...builder.WatchesOption) *builder.Builder {
 		return ctrl.NewControllerManagedBy(m).Named(name).WithOptions(controller.Options{RateLimiter: retries(o.timing.orUsual())}).
 			Watches(ofKind(kindBundle), one, of...).Watches(&appsv1.Deployment{}, workload).Watches(&appsv1.DaemonSet{}, workload)

@@ -169,13 +169,20 @@ func (c Component) PortNumber(name string) int32 {
 	return 0
 }
 
+// certificateItems are what Pods get of the Secret of a certificate: not a CA's key that it may hold, nor anything of a Secret of another kind.
+func certificateItems() []corev1.KeyToPath {
+	return []corev1.KeyToPath{
+		{Key: corev1.TLSCertKey, Path: corev1.TLSCertKey}, {Key: corev1.TLSPrivateKeyKey, Path: corev1.TLSPrivateKeyKey},
+	}
+}
+
 func volumeSource(v Volume) corev1.VolumeSource {
 	switch {
 	case v.ConfigMap != "":
 		return corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
 			LocalObjectReference: corev1.LocalObjectReference{Name: v.ConfigMap}}}
 	case v.Secret != "":
-		return corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: v.Secret}}
+		return corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: v.Secret, Items: certificateItems()}}
 	case v.Token != nil:
 		return corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
 			Sources: []corev1.VolumeProjection{{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{

@@ -107,14 +107,14 @@ func Component(o Options) component.Component {
 func Flags(o Options) []component.Flag {
 	o = o.Defaulted()
 	address := func(port int32) string { return fmt.Sprintf(":%d", port) }
-	return []component.Flag{
+	return append([]component.Flag{
 		component.PlainFlag("namespace", o.Namespace),
 		component.BoolFlag("leader-elect", true),
 		component.PlainFlag("webhook-service", Name),
 		component.PlainFlag("webhook-bind-address", address(WebhookPort)),
 		component.PlainFlag("metrics-bind-address", address(MetricsPort)),
 		component.PlainFlag("health-probe-bind-address", address(HealthPort)),
-	}
+	}, o.Bounds.flags()...)
 }
 
 func meta(o Options) metav1.ObjectMeta {

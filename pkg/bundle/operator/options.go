@@ -41,6 +41,8 @@ type Options struct {
 	Image string
 	// Replicas of the Deployment. Default: 2.
 	Replicas *int32
+	// Bounds of what Bundles and TunnelPools may ask for.
+	Bounds Bounds
 }
 
 // Defaulted returns the options with defaults for what is not set.
@@ -68,7 +70,7 @@ func (o Options) Validate() error {
 	if n := ptr.Deref(o.Replicas, DefaultReplicas); n < 1 {
 		return fmt.Errorf("%d replicas of the operator: run at least 1, or uninstall it", n)
 	}
-	return nil
+	return o.Bounds.Validate()
 }
 
 // ClientConfig is how the API server calls the webhook of an operator in a namespace: by its
