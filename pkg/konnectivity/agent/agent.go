@@ -47,8 +47,8 @@ type Config struct {
 	SyncInterval, SyncIntervalCap time.Duration
 	// SyncForever makes the agent look for more servers even when all are connected.
 	SyncForever bool
-	// ServerCount overrides the number of servers that the last server advertised. nil
-	// uses the advertised number.
+	// ServerCount overrides the largest number of servers that connected servers
+	// advertise. nil uses the advertised number.
 	ServerCount func(fromServer int) int
 	// KeepaliveTime is the time without traffic after which the agent pings an upstream
 	// server, at least 30 s. Default 1 h.
@@ -142,7 +142,7 @@ type Agent struct {
 	clients  []*client
 	lost     []string // addresses of links that have ended, or whose server is draining
 	ends     map[*endpoint.End]struct{}
-	count    int // number of servers, as the last one advertised
+	count    int // number of servers; see advertised
 	draining atomic.Bool
 	changed  chan struct{}
 	wg       sync.WaitGroup

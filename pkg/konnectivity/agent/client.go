@@ -29,6 +29,7 @@ type client struct {
 	addr     string
 	leaving  bool      // the server stops soon; guarded by Agent.mu
 	links    int       // that the server is to have
+	count    int       // number of servers, as this one says; 0 if it does not
 	since    time.Time // when it was taken up
 	link     *link.Link
 	h2       *h2.Conn
@@ -274,10 +275,8 @@ func (a *Agent) add(c *client, count int, extra bool) bool {
 		return false
 	}
 	a.wg.Add(1)
+	c.count = count
 	a.clients = append(a.clients, c)
-	if count > 0 {
-		a.count = count
-	}
 	a.m.serverConns.Set(int64(len(a.serversLocked(false))))
 	draining := a.draining.Load()
 	a.mu.Unlock()

@@ -27,10 +27,9 @@ func TestServerLeavesOnce(t *testing.T) {
 // links that are not draining, however many are draining. A server whose links are all
 // draining counts as missing instead.
 func TestThinServers(t *testing.T) {
-	stays := func(id string) *client { return &client{serverID: id, addr: id + ".test:1", links: 2} }
+	stays := func(id string) *client { return &client{serverID: id, addr: id + ".test:1", links: 2, count: 4} }
 	leaves := func(id string) *client { c := stays(id); c.leaving = true; return c }
 	a := New(Config{}, NewMetrics())
-	a.count = 4
 	a.clients = []*client{
 		stays("whole"), stays("whole"), leaves("whole"),
 		leaves("thin"), leaves("thin"), stays("thin"),

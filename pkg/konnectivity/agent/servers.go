@@ -42,9 +42,25 @@ func (a *Agent) missing() int {
 	return n
 }
 
+// advertised is the largest number of servers that connected servers tell, without those
+// that leave: while the number changes, some tell the old one. It stays as it is while
+// there are none; mu is held.
+func (a *Agent) advertised() int {
+	n := 0
+	for _, c := range a.clients {
+		if !c.leaving {
+			n = max(n, c.count)
+		}
+	}
+	if n > 0 {
+		a.count = n
+	}
+	return a.count
+}
+
 // wanted is the number of servers there are; mu is held.
 func (a *Agent) wanted() int {
-	n := a.count
+	n := a.advertised()
 	if a.cfg.ServerCount != nil {
 		n = a.cfg.ServerCount(n)
 	}

@@ -26,6 +26,8 @@ const (
 	// answer. It is long, so that agents that all reconnect to one server do not ask
 	// it twice.
 	stuckAfter = 5 * time.Second
+	// lostAgain is how long a lost link is looked for again if enough servers are connected.
+	lostAgain = time.Minute
 )
 
 // search looks for servers. One goroutine owns it. Other goroutines wait for the
@@ -88,9 +90,7 @@ func (s *search) step(ctx context.Context) {
 	if s.a.cfg.SyncForever {
 		missing = math.MaxInt
 	}
-	if missing > 0 {
-		s.tryNew(ctx, missing)
-	}
+	s.tryNew(ctx, missing)
 	s.tryFurther(ctx)
 }
 
@@ -180,9 +180,10 @@ func (s *search) look(ctx context.Context) {
 
 // tryNew tries addresses for missing servers. It goes from one to the next once the
 // first has answered or takes long, so that two that lead to one server are not both
-// connected. Only where a link was lost is tried whatever is under way.
+// connected. Only where a link was lost is tried whatever is under way, and for a time if
+// none is missing, too: the server that is gone may be the one that told of itself.
 func (s *search) tryNew(ctx context.Context, missing int) {
-	if len(s.order) == 0 {
+	if missing > 0 && len(s.order) == 0 {
 		s.look(ctx)
 	}
 	used := s.a.usedAddresses()
@@ -190,6 +191,9 @@ func (s *search) tryNew(ctx context.Context, missing int) {
 	under, pending := s.underWay()
 	for _, addr := range s.candidates(used, missing) {
 		r := s.routes[addr]
+		if missing <= 0 && (!r.lost || time.Since(r.lostAt) > lostAgain) {
+			continue
+		}
 		if !r.lost && (pending || under >= maxTries) || !s.mayTry(r) {
 			continue
 		}
