@@ -148,6 +148,8 @@ func OwnAgentFlags(b *v1alpha1.Bundle) []component.Flag {
 	if ptr.Deref(k.LeaseCounting, false) {
 		flags = append(flags,
 			component.BoolFlag("count-server-leases", true),
+			// While counting changes, not all servers have a Lease.
+			component.PlainFlag("server-count-source", "max"),
 			component.PlainFlag("lease-namespace", k.LeaseNamespace),
 			component.PlainFlag("lease-label", leaseLabel()),
 		)

@@ -94,7 +94,7 @@ func TestManyServers(t *testing.T) {
 		"one":   {one, "--server-count=1", "", 0},
 		"three": {three, "--server-count=3", "--sync-forever=true", 0},
 		"Leases": {counted, "--enable-lease-controller=true --lease-namespace=fairlead-konnectivity --lease-label=k8s-app=konnectivity-server",
-			"--count-server-leases=true --lease-namespace=fairlead-konnectivity --lease-label=k8s-app=konnectivity-server --sync-forever=true", 2},
+			"--count-server-leases=true --server-count-source=max --lease-namespace=fairlead-konnectivity --lease-label=k8s-app=konnectivity-server --sync-forever=true", 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := strings.Join(component.Args(konnectivity.OwnServerFlags(tc.b)), " "); !strings.HasSuffix(got, tc.server) || strings.Contains(got, "server-id") {

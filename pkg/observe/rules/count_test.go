@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/fairlead-dev/fairlead/pkg/check"
 	"github.com/fairlead-dev/fairlead/pkg/observe"
 	"github.com/fairlead-dev/fairlead/pkg/observe/rules"
@@ -64,6 +66,34 @@ func TestServerCount(t *testing.T) {
 		}
 		if r := only(w, "FL-KON-007"); r.Status != tc.want {
 			t.Errorf("%s: %+v, want %s", name, r, tc.want)
+		}
+	}
+}
+
+// TestLeasesOfOddClocks proves that Leases are judged by when the API server stored them, and that a wrong clock of a server is told.
+func TestLeasesOfOddClocks(t *testing.T) {
+	for name, tc := range map[string]struct {
+		age, stored time.Duration
+		want        rules.Status
+	}{
+		"right":                 {time.Second, time.Second, rules.OK},
+		"two minutes behind":    {2 * time.Minute, time.Second, rules.Warning},
+		"an hour ahead":         {-time.Hour, time.Second, rules.Warning},
+		"an hour ahead, dead":   {-time.Hour, time.Minute, rules.Failed},
+		"dead":                  {time.Minute, time.Minute, rules.Failed},
+		"a little behind":       {5 * time.Second, time.Second, rules.OK},
+		"live, read late a bit": {20 * time.Second, 20 * time.Second, rules.OK},
+	} {
+		w := healthy(t)
+		w.servers(1, "--enable-lease-controller")
+		w.serverLease("kube-system", "1", map[string]string{"k8s-app": "konnectivity-server"}, tc.age)
+		w.Leases.Value[len(w.Leases.Value)-1].ManagedFields = []metav1.ManagedFieldsEntry{{Time: &metav1.Time{Time: now.Add(-tc.stored)}}, {}}
+		r := only(w, "FL-KON-008")
+		if r.Status != tc.want {
+			t.Errorf("%s: %+v, want %s", name, r, tc.want)
+		}
+		if tc.want == rules.Warning && r.Findings[0].Object != "Lease kube-system/1" {
+			t.Errorf("%s: %+v", name, r.Findings)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -91,6 +92,7 @@ func serverLeases(s *observe.Snapshot) ([]Finding, error) {
 		for i := range leases {
 			if l := &leases[i]; l.Namespace == at.namespace && selector.Matches(labels.Set(l.Labels)) && valid(l, s) {
 				live++
+				out = append(out, oddClock(l)...)
 			}
 		}
 		if live != counting[at] {
@@ -103,8 +105,30 @@ func serverLeases(s *observe.Snapshot) ([]Finding, error) {
 
 // valid reports whether a Lease has been renewed in time, by the API server's clock.
 func valid(l *coordinationv1.Lease, s *observe.Snapshot) bool {
-	if l.Spec.RenewTime == nil {
-		return false
+	at := written(l)
+	if at.IsZero() && l.Spec.RenewTime != nil {
+		at = l.Spec.RenewTime.Time
 	}
-	return !observe.ReadAt(s, s.Leases).After(l.Spec.RenewTime.Add(leaseDuration(l) + maxSkew))
+	return !observe.ReadAt(s, s.Leases).After(at.Add(leaseDuration(l) + maxSkew))
+}
+
+// written is when a Lease was last written, by the API server's clock; zero if that is not known.
+func written(l *coordinationv1.Lease) (at time.Time) {
+	for _, m := range l.ManagedFields {
+		if m.Time != nil && m.Time.After(at) {
+			at = m.Time.Time
+		}
+	}
+	return at
+}
+
+// oddClock finds that the holder of a Lease has another time than the API server.
+func oddClock(l *coordinationv1.Lease) []Finding {
+	at := written(l)
+	if at.IsZero() || l.Spec.RenewTime == nil || l.Spec.RenewTime.Sub(at).Abs() <= maxSkew {
+		return nil
+	}
+	return []Finding{{Object: "Lease " + l.Namespace + "/" + l.Name, Warning: true, Fix: "timedatectl set-ntp true   # on the node of the server",
+		Message: fmt.Sprintf("server %q renewed it at %s by its own clock, when the API server had %s: agents and servers of upstream take it for dead, or for live for too long",
+			holderOf(l), clock(l.Spec.RenewTime.Time), clock(at))}}
 }

@@ -143,6 +143,7 @@ func (o *Options) leaseCount(ctx context.Context, m *agent.Metrics) (func(int) i
 		return nil, err
 	}
 	c := &apiclient.Counter{Leases: &apiclient.Leases{Client: apiclient.NewClient(kc), Namespace: o.LeaseNamespace, Labels: labels},
+		OnOddClock: apiclient.LogOddClock(klog.FromContext(ctx)),
 		OnList: func(err error, took time.Duration) {
 			if code, reason, ok := apiclient.CodeOf(err); ok {
 				m.LeaseLists.With(strconv.Itoa(code), reason).Inc()

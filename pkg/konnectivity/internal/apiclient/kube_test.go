@@ -309,7 +309,7 @@ func TestLeases(t *testing.T) {
 		}
 	}
 	items, _, err := ls.List(ctx)
-	if err != nil || len(items) != 1 || !items[0].Valid(time.Now()) || items[0].Valid(time.Now().Add(time.Minute)) || *items[0].Spec.HolderIdentity != "x" {
+	if err != nil || len(items) != 1 || !items[0].valid(time.Now()) || items[0].valid(time.Now().Add(time.Minute)) || *items[0].Spec.HolderIdentity != "x" {
 		t.Errorf("got %+v, %v", items, err)
 	}
 	if err := ls.Delete(ctx, "konnectivity-proxy-server-x", ""); err != nil || len(store) != 0 {

@@ -58,16 +58,28 @@ func (t *MicroTime) UnmarshalJSON(b []byte) (err error) {
 	return err
 }
 
-// Valid reports whether the holder has renewed in time.
-func (l *Lease) Valid(now time.Time) bool {
-	at := l.Spec.RenewTime
-	if at == nil {
-		at = l.Spec.AcquireTime
+// renewed is when the holder renewed the Lease, by its own clock; zero if it does not say.
+func (l *Lease) renewed() time.Time {
+	switch {
+	case l.Spec.RenewTime != nil:
+		return l.Spec.RenewTime.Time
+	case l.Spec.AcquireTime != nil:
+		return l.Spec.AcquireTime.Time
 	}
-	if at == nil || l.Spec.LeaseDurationSeconds == nil {
-		return false
+	return time.Time{}
+}
+
+// duration is for how long a renewal is valid.
+func (l *Lease) duration() time.Duration {
+	if l.Spec.LeaseDurationSeconds == nil {
+		return 0
 	}
-	return at.Add(time.Duration(*l.Spec.LeaseDurationSeconds) * time.Second).After(now)
+	return time.Duration(*l.Spec.LeaseDurationSeconds) * time.Second
+}
+
+// valid reports whether the holder has renewed in time, if its clock is right. See Sightings.
+func (l *Lease) valid(now time.Time) bool {
+	return l.renewed().Add(l.duration()).After(now)
 }
 
 type leaseList struct {
@@ -160,9 +172,11 @@ type Counter struct {
 	// Silence is how long a watch may show nothing of valid Leases before it is
 	// restarted. Default 20 s.
 	Silence time.Duration
+	// OnOddClock is that of Sightings.
+	OnOddClock func(l Lease, ahead time.Duration)
 
-	mu     sync.Mutex
-	leases map[string]Lease
+	mu   sync.Mutex
+	seen Sightings
 }
 
 // watchSilence is the time after which a watch that shows nothing is restarted. A Lease
@@ -175,16 +189,10 @@ func (c *Counter) Count() int {
 	return max(c.valid(), 1)
 }
 
-func (c *Counter) valid() (n int) {
+func (c *Counter) valid() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := time.Now()
-	for _, l := range c.leases {
-		if l.Valid(now) {
-			n++
-		}
-	}
-	return n
+	return c.seen.Valid(time.Now())
 }
 
 // Run lists and watches until ctx ends.
@@ -217,10 +225,8 @@ func (c *Counter) Run(ctx context.Context) {
 func (c *Counter) set(items []Lease) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.leases = make(map[string]Lease, len(items))
-	for _, l := range items {
-		c.leases[l.Metadata.Name] = l
-	}
+	c.seen.OnOddClock = c.OnOddClock
+	c.seen.Set(items, time.Now())
 }
 
 // watchLength is after how long the API server ends a watch.
@@ -272,9 +278,9 @@ func (c *Counter) follow(ctx context.Context, version string, heard func()) erro
 		c.mu.Lock()
 		switch ev.Type {
 		case "ADDED", "MODIFIED":
-			c.leases[ev.Object.Metadata.Name] = ev.Object
+			c.seen.Add(ev.Object, time.Now())
 		case "DELETED":
-			delete(c.leases, ev.Object.Metadata.Name)
+			c.seen.Delete(ev.Object.Metadata.Name)
 		case "ERROR":
 			c.mu.Unlock()
 			return errWatch

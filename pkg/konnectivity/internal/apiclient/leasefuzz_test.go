@@ -12,6 +12,8 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 )
 
 // canned is an API server that says the same to each list and the same to each watch.
@@ -28,26 +30,44 @@ func (c canned) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // leaseWant is what Kubernetes' own types make of a list and a watch.
 type leaseWant struct {
+	last    map[string]*coordinationv1.Lease
 	valid   map[string]bool // by the Leases' names
 	events  int             // that tell something of Leases
 	refused bool            // the watch ends with an error event
 	strange bool            // something is no Lease for these types, which read more of it
 }
 
-func (w *leaseWant) set(l *coordinationv1.Lease, now time.Time) {
+// set takes a Lease from the list, or from an event: one that differs in what a renewal changes was renewed just now.
+func (w *leaseWant) set(l *coordinationv1.Lease, event bool, now time.Time) {
 	at := l.Spec.RenewTime
 	if at == nil {
 		at = l.Spec.AcquireTime
 	}
-	s := l.Spec.LeaseDurationSeconds
-	w.valid[l.Name] = at != nil && s != nil && now.Before(at.Add(time.Duration(*s)*time.Second))
+	s := ptr.Deref(l.Spec.LeaseDurationSeconds, 0)
+	before, known := w.last[l.Name]
+	w.last[l.Name] = l
+	switch {
+	case at == nil || at.IsZero() || s <= 0:
+		w.valid[l.Name] = false
+	case !event:
+		w.valid[l.Name] = now.Before(at.Add(time.Duration(s) * time.Second))
+	case !known || before.UID != l.UID || ptr.Deref(before.Spec.LeaseDurationSeconds, 0) != s || !renewal(before).Equal(at):
+		w.valid[l.Name] = true
+	}
+}
+
+func renewal(l *coordinationv1.Lease) *metav1.MicroTime {
+	if l.Spec.RenewTime != nil {
+		return l.Spec.RenewTime
+	}
+	return l.Spec.AcquireTime
 }
 
 func (w *leaseWant) readList(text string, now time.Time) {
 	var list coordinationv1.LeaseList
 	w.strange = json.NewDecoder(strings.NewReader(text)).Decode(&list) != nil
 	for i := range list.Items {
-		w.set(&list.Items[i], now)
+		w.set(&list.Items[i], false, now)
 	}
 }
 
@@ -67,9 +87,10 @@ func (w *leaseWant) readWatch(text string, now time.Time) {
 		}
 		switch ev.Type {
 		case "ADDED", "MODIFIED":
-			w.set(&ev.Object, now)
+			w.set(&ev.Object, true, now)
 		case "DELETED":
 			delete(w.valid, ev.Object.Name)
+			delete(w.last, ev.Object.Name)
 		case "ERROR":
 			w.refused = true
 			continue
@@ -96,7 +117,7 @@ func FuzzLeases(f *testing.F) {
 	f.Fuzz(func(t *testing.T, list, watch string) {
 		now := time.Now()
 		c := &Counter{Leases: &Leases{Namespace: "n", Client: &Client{cfg: Config{QPS: -1}, http: &http.Client{Transport: canned{list, watch}}}}}
-		want := leaseWant{valid: map[string]bool{}}
+		want := leaseWant{last: map[string]*coordinationv1.Lease{}, valid: map[string]bool{}}
 		want.readList(list, now)
 		items, version, err := c.Leases.List(t.Context())
 		if err != nil {
@@ -123,12 +144,12 @@ func (w *leaseWant) compare(t *testing.T, c *Counter, heard int, refused bool, n
 	if heard != w.events || refused != w.refused {
 		t.Errorf("%d events are heard, the last one of an error: %v; want %d, %v", heard, refused, w.events, w.refused)
 	}
-	if len(c.leases) != len(w.valid) {
-		t.Errorf("%d Leases, want %d", len(c.leases), len(w.valid))
+	if len(c.seen.all) != len(w.valid) {
+		t.Errorf("%d Leases, want %d", len(c.seen.all), len(w.valid))
 	}
 	for name, valid := range w.valid {
-		if l, ok := c.leases[name]; !ok || l.Valid(now) != valid {
-			t.Errorf("Lease %q is there: %v, valid: %v, want %v", name, ok, l.Valid(now), valid)
+		if g := c.seen.all[name]; g == nil || g.valid(now) != valid {
+			t.Errorf("Lease %q is there: %v, want valid: %v", name, g != nil, valid)
 		}
 	}
 }

@@ -33,7 +33,8 @@ type leaseKeeper struct {
 	name   string
 	id     string
 	m      *server.Metrics
-	valid  atomic.Int64 // Leases at the last look
+	seen   apiclient.Sightings // of the goroutine that renews
+	valid  atomic.Int64        // Leases at the last look
 	done   chan struct{}
 	cancel context.CancelFunc
 }
@@ -44,6 +45,7 @@ func keepLease(ctx context.Context, o *Options, c *apiclient.Client, m *server.M
 	k := &leaseKeeper{leases: &apiclient.Leases{Client: c, Namespace: o.LeaseNamespace, Labels: labels, Timeout: leaseTimeout},
 		name: "konnectivity-proxy-server-" + o.ServerID, id: o.ServerID, m: m, done: make(chan struct{})}
 	ctx, k.cancel = context.WithCancel(ctx)
+	k.seen.OnOddClock = apiclient.LogOddClock(klog.FromContext(ctx))
 	go k.run(ctx)
 	return k
 }
@@ -69,7 +71,7 @@ func (k *leaseKeeper) run(ctx context.Context) {
 	}
 }
 
-// sweep deletes Leases whose holders are gone.
+// sweep deletes Leases that their holders have not renewed for as long as they are valid.
 func (k *leaseKeeper) sweep(ctx context.Context) {
 	start := time.Now()
 	items, _, err := k.leases.List(ctx)
@@ -77,13 +79,13 @@ func (k *leaseKeeper) sweep(ctx context.Context) {
 		k.m.LeaseLists.With(strconv.Itoa(code), reason).Inc()
 		k.m.LeaseListTime.With(strconv.Itoa(code)).Observe(time.Since(start).Seconds())
 	}
-	if err == nil {
-		k.valid.Store(countValid(items))
+	if err != nil {
+		return
 	}
-	for _, l := range items {
-		if l.Valid(time.Now()) {
-			continue
-		}
+	now := time.Now()
+	k.seen.Set(items, now)
+	k.valid.Store(int64(k.seen.Valid(now)))
+	for _, l := range k.seen.Expired(now) {
 		start := time.Now()
 		err := k.leases.Delete(ctx, l.Metadata.Name, l.Metadata.ResourceVersion)
 		if err == nil {
@@ -94,15 +96,6 @@ func (k *leaseKeeper) sweep(ctx context.Context) {
 			k.m.LeaseDelTime.With(strconv.Itoa(code)).Observe(time.Since(start).Seconds())
 		}
 	}
-}
-
-func countValid(leases []apiclient.Lease) (n int64) {
-	for _, l := range leases {
-		if l.Valid(time.Now()) {
-			n++
-		}
-	}
-	return n
 }
 
 // release removes the Lease, so that agents stop looking for this server.
