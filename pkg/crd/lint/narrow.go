@@ -3,11 +3,13 @@
 package lint
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
@@ -57,7 +59,7 @@ func (c *comparison) node(old, current *apiextensionsv1.JSONSchemaProps, path *f
 	if old.XEmbeddedResource != current.XEmbeddedResource && current.XEmbeddedResource {
 		c.add(Error, "tightened", path.Child("x-kubernetes-embedded-resource"), object, "the value must be a whole Kubernetes object")
 	}
-	if !apiequality.Semantic.DeepEqual(old.Default, current.Default) && old.Default != nil {
+	if old.Default != nil && !sameJSON(old.Default, current.Default) {
 		c.add(Warning, "default-changed", path.Child("default"), object, "the default changes from %s to %s", raw(old.Default), raw(current.Default))
 	}
 	c.values(old, current, path, object)
@@ -83,6 +85,15 @@ func typeName(s *apiextensionsv1.JSONSchemaProps) string {
 		return "any"
 	}
 	return s.Type
+}
+
+// sameJSON reports whether two texts have the same value.
+func sameJSON(a, b *apiextensionsv1.JSON) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	var va, vb any
+	return json.Unmarshal(a.Raw, &va) == nil && json.Unmarshal(b.Raw, &vb) == nil && apiequality.Semantic.DeepEqual(va, vb)
 }
 
 func raw(j *apiextensionsv1.JSON) string {
@@ -207,7 +218,7 @@ func (c *comparison) lists(old, current *apiextensionsv1.JSONSchemaProps, path *
 			level = Error // existing lists may hold duplicates
 		}
 		c.add(level, "list-type-changed", path.Child("x-kubernetes-list-type"), object, "the list type changes from %s to %s", o, n)
-	} else if !slices.Equal(old.XListMapKeys, current.XListMapKeys) {
+	} else if !sets.New(old.XListMapKeys...).Equal(sets.New(current.XListMapKeys...)) {
 		c.add(Error, "list-type-changed", path.Child("x-kubernetes-list-map-keys"), object, "the map keys change from %v to %v", old.XListMapKeys, current.XListMapKeys)
 	}
 	if o, n := kind(old.XMapType, "granular"), kind(current.XMapType, "granular"); o != n {

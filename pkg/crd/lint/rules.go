@@ -60,6 +60,7 @@ var Rules = map[string]string{
 	"unknown-fields":      "keep x-kubernetes-preserve-unknown-fields: without it, the API server removes undeclared data at the next write",
 	"type-changed":        "add a field of another name, or a version with a conversion webhook",
 	"tightened":           "add the constraint in a new version, or as a rule with oldSelf and optionalOldSelf: true for new objects only",
+	"constraint-changed":  "compare by hand which values the constraint permits before and after",
 	"required-added":      "give the field a default, or make it optional",
 	"default-changed":     "keep the default: stored objects without the field change their meaning when they are read",
 	"nullable-removed":    "keep nullable: true: the API server drops stored nulls",
