@@ -26,7 +26,7 @@ const (
 // accepted finds what the API server does not refuse. Valid says that it accepts the
 // definition as a whole.
 func accepted(d *crd.Definition, valid bool) []Finding {
-	findings := slices.Concat(size(d), conversion(d), versions(d))
+	findings := slices.Concat(size(d), notStored(d), conversion(d), versions(d))
 	for i := range d.Spec.Versions {
 		v, path := &d.Spec.Versions[i], field.NewPath("spec", "versions").Index(i)
 		if v.Schema == nil || v.Schema.OpenAPIV3Schema == nil {
@@ -34,6 +34,7 @@ func accepted(d *crd.Definition, valid bool) []Finding {
 		}
 		schemaPath := path.Child("schema", "openAPIV3Schema")
 		findings = append(findings, undeclared(d, v.Schema.OpenAPIV3Schema, schemaPath)...)
+		findings = append(findings, unsatisfiable(d, v.Schema.OpenAPIV3Schema, schemaPath)...)
 		findings = append(findings, columns(d, v, path)...)
 		findings = append(findings, scale(d, v, path)...)
 		findings = append(findings, status(d, v, path)...)
@@ -69,10 +70,14 @@ func conversion(d *crd.Definition) (findings []Finding) {
 	if ca := hook.ClientConfig.CABundle; len(strings.TrimSpace(string(ca))) == 0 {
 		findings = append(findings, at(d, Finding{Level: Warning, Rule: "conversion-ca", Field: "spec.conversion.webhook.clientConfig.caBundle",
 			Message: "without caBundle the API server trusts only the CAs of its machine"}))
+	} else if strings.Contains(string(ca), "PRIVATE KEY-----") {
+		findings = append(findings, at(d, Finding{Level: Error, Rule: "conversion-key", Field: "spec.conversion.webhook.clientConfig.caBundle",
+			Message: "the bundle holds a private key: every user who can read definitions can read it"}))
 	} else if errs := apiserverwebhook.ValidateCABundle(field.NewPath("spec", "conversion", "webhook", "clientConfig", "caBundle"), ca); len(errs) > 0 {
 		findings = append(findings, at(d, Finding{Level: Error, Rule: "conversion-ca", Field: errs[0].Field,
 			Message: "the bundle holds no certificate; the API server accepts it until the definition is established, and every conversion fails"}))
 	}
+	findings = append(findings, hookURL(d, hook.ClientConfig.URL)...)
 	if reviews := hook.ConversionReviewVersions; len(reviews) > 0 && reviews[0] != "v1" && slices.Contains(reviews, "v1") {
 		findings = append(findings, at(d, Finding{Level: Warning, Rule: "conversion-review", Field: "spec.conversion.webhook.conversionReviewVersions[0]",
 			Message: fmt.Sprintf("the API server sends %s, the first version that it knows, and then checks less of the answer", reviews[0])}))
