@@ -77,7 +77,7 @@ func TestOtherMetricsAreDropped(t *testing.T) {
 
 // writeMetrics answers as Prometheus' own handler does: with text, or with protobuf where that is asked for.
 func writeMetrics(w http.ResponseWriter, r *http.Request, text string, textOnly bool) {
-	format := expfmt.Negotiate(r.Header)
+	format := expfmt.NegotiateAccept(r.Header, expfmt.DefaultAcceptedFormats()...)
 	if textOnly {
 		format = expfmt.NewFormat(expfmt.TypeTextPlain)
 	}

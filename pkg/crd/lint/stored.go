@@ -80,7 +80,8 @@ func hookURL(d *crd.Definition, address *string) []Finding {
 	if err != nil {
 		return nil // the API server says so
 	}
-	host, message := strings.TrimSuffix(u.Hostname(), "."), ""
+	host := strings.TrimSuffix(u.Hostname(), ".")
+	var message string
 	switch ip := net.ParseIP(host); {
 	case host == "localhost" || ip.IsLoopback():
 		message = "names the machine of each API server: the webhook must run next to all of them"
