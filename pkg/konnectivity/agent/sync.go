@@ -181,7 +181,8 @@ func (s *search) look(ctx context.Context) {
 // tryNew tries addresses for missing servers. It goes from one to the next once the
 // first has answered or takes long, so that two that lead to one server are not both
 // connected. Only where a link was lost is tried whatever is under way, and for a time if
-// none is missing, too: the server that is gone may be the one that told of itself.
+// none is missing, too: the server that is gone may be the one that told of itself. An
+// address that still has a link is not: see tryFurther.
 func (s *search) tryNew(ctx context.Context, missing int) {
 	if missing > 0 && len(s.order) == 0 {
 		s.look(ctx)
@@ -191,7 +192,7 @@ func (s *search) tryNew(ctx context.Context, missing int) {
 	under, pending := s.underWay()
 	for _, addr := range s.candidates(used, missing) {
 		r := s.routes[addr]
-		if missing <= 0 && (!r.lost || time.Since(r.lostAt) > lostAgain) {
+		if missing <= 0 && (!r.lost || used[addr] || time.Since(r.lostAt) > lostAgain) {
 			continue
 		}
 		if !r.lost && (pending || under >= maxTries) || !s.mayTry(r) {
