@@ -169,10 +169,8 @@ func (n *Node) checkPorts(ctx context.Context) (errs []error) {
 		return nil
 	}
 	for _, port := range konnectivity.Server(n.Bundle).Ports {
-		var config net.ListenConfig
-		listener, err := config.Listen(ctx, "tcp", fmt.Sprintf(":%d", port.Number))
+		err := tryPort(ctx, port.Number)
 		if err == nil {
-			_ = listener.Close()
 			continue
 		}
 		if owner := n.Proc.Listener(port.Number); owner != "" {
@@ -182,6 +180,30 @@ func (n *Node) checkPorts(ctx context.Context) (errs []error) {
 			port.Number, port.Name, err, portField(port.Name)))
 	}
 	return errs
+}
+
+const (
+	// portTries and portPause bound how long a port may be in use before it counts as taken: another check of
+	// it listens there for an instant, too.
+	portTries = 10
+	portPause = 20 * time.Millisecond
+)
+
+// tryPort fails if another process goes on listening on a port.
+func tryPort(ctx context.Context, port int32) (err error) {
+	for range portTries {
+		var config net.ListenConfig
+		var listener net.Listener
+		if listener, err = config.Listen(ctx, "tcp", fmt.Sprintf(":%d", port)); err == nil {
+			return listener.Close()
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(portPause):
+		}
+	}
+	return err
 }
 
 func (n *Node) serverRuns() bool {
