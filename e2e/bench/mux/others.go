@@ -118,14 +118,14 @@ func startHTTP2(accept func(stream)) (func() (stream, error), func(), error) {
 			return n, err
 		}})
 	})
-	server := &http2.Server{MaxConcurrentStreams: 1000, MaxUploadBufferPerStream: streamWindow, MaxUploadBufferPerConnection: connWindow}
-	go server.ServeConn(far, &http2.ServeConnOpts{Handler: handler})
-	transport, err := http2.ConfigureTransports(&http.Transport{DisableCompression: true,
+	server := &http2.Server{MaxConcurrentStreams: 1000, MaxUploadBufferPerStream: streamWindow, MaxUploadBufferPerConnection: connWindow} //nolint:staticcheck // this implementation is what is measured
+	go server.ServeConn(far, &http2.ServeConnOpts{Handler: handler})                                                                      //nolint:staticcheck // this implementation is what is measured
+	transport, err := http2.ConfigureTransports(&http.Transport{DisableCompression: true,                                                 //nolint:staticcheck // this implementation is what is measured
 		HTTP2: &http.HTTP2Config{MaxReceiveBufferPerStream: streamWindow, MaxReceiveBufferPerConnection: connWindow}})
 	if err != nil {
 		return nil, nil, err
 	}
-	client, err := transport.NewClientConn(near)
+	client, err := transport.NewClientConn(near) //nolint:staticcheck // this implementation is what is measured
 	if err != nil {
 		return nil, nil, err
 	}
