@@ -482,7 +482,7 @@ vulncheck: ## Look for known vulnerabilities in code that the programs reach (ne
 	$(GO) tool -modfile=deploy/tools/govulncheck/go.mod govulncheck ./cmd/...
 
 .PHONY: advisories
-advisories: ## Fail if a dependency has an advisory of deploy/advisories.yaml, if nobody has read for new ones in 30 days, or if Go is older than go.mod's toolchain
+advisories: ## Fail if a dependency has an advisory of deploy/advisories.yaml, if that list is older than 30 days, or if Go is older than go.mod's toolchain
 	@$(GO) -C deploy/tools run ./advisories -list ../advisories.yaml -mod ../../go.mod $(ADVISORIES_FLAGS)
 
 .PHONY: fmt

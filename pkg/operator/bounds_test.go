@@ -3,8 +3,10 @@
 package operator_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -86,5 +88,25 @@ func TestBoundedBundle(t *testing.T) {
 	}
 	if _, err := l.client.AppsV1().Deployments("kube-system").Get(t.Context(), "konnectivity-agent-pool-evil", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("the agents of the pool run: %v", err)
+	}
+
+	// A Bundle that is not allowed can be deleted, with what it brought before.
+	if err := pools.Delete(t.Context(), "evil", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	l.patch(`{"spec": {"deletionPolicy": "Delete", "konnectivity": {"agent": {"image": "evil.example/agent:1"}}}}`)
+	says(v1beta1.ReasonBlocked)
+	if err := l.bundles.Delete(t.Context(), "default", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	testutil.Eventually(t, time.Minute, func() error {
+		l.look()
+		if _, err := l.bundles.Get(t.Context(), "default", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("the Bundle is there: %v", err)
+		}
+		return nil
+	})
+	if got := daemonSets(); len(got) > 0 {
+		t.Errorf("these run without a Bundle: %q", got)
 	}
 }

@@ -23,7 +23,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// maxAge is how long a list that nobody has read again is good enough.
+// maxAge is the age from which the list has to be compared with the sources again.
 const maxAge = 30 * 24 * time.Hour
 
 type advisory struct {

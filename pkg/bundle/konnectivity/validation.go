@@ -76,7 +76,7 @@ func agentFlagOwners(k *v1alpha1.Konnectivity) map[string]string {
 		"service-account-token-path": "the token is mounted there",
 		"agent-identifiers":          set("agent.identifiers"),
 		"count-server-leases":        set("leaseCounting"),
-		"server-count-source":        set("leaseCounting"),
+		"server-count-source":        "leaseCounting sets it to max; without leaseCounting there are no Leases to count",
 		"lease-namespace":            set("leaseNamespace"),
 		"lease-label":                "it is the label of the server's Pods",
 	}

@@ -4,6 +4,7 @@ package operator
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -54,7 +55,7 @@ func (o *Bounds) lists() map[string]*[]string {
 
 // BoundsUsage says what each flag of [Bounds] does.
 var BoundsUsage = map[string]string{
-	FlagAllowHostAccess:        "let Bundles and TunnelPools use control plane nodes and nodes' networks: servers as a DaemonSet, static Pods, hostNetwork. Who may change them becomes root there",
+	FlagAllowHostAccess:        "let Bundles and TunnelPools use control plane nodes and nodes' networks: servers as a DaemonSet, static Pods, hostNetwork. A user who may change Bundles can then become root on these nodes",
 	FlagAllowedImages:          `images that Bundles and TunnelPools may name besides those of this release: repositories, or prefixes that end with "/"`,
 	FlagAllowedExtraArgs:       "flags that Bundles may set with extraArgs besides v and vmodule, without dashes",
 	FlagAllowedResources:       "resources that Bundles and TunnelPools may ask for besides cpu, memory and ephemeral-storage",
@@ -96,8 +97,9 @@ func (o Bounds) flags() []component.Flag {
 
 // Validate refuses values that would allow everything, or nothing.
 func (o Bounds) Validate() error {
-	for name, list := range o.lists() {
-		for _, v := range *list {
+	lists := o.lists()
+	for _, name := range slices.Sorted(maps.Keys(lists)) {
+		for _, v := range *lists[name] {
 			if strings.Trim(v, "/") == "" || strings.ContainsAny(v, " \t\n,*") {
 				return fmt.Errorf("--%s: %q is no name: give names without blanks, commas and wildcards, or leave the flag out", name, v)
 			}
@@ -180,8 +182,12 @@ func (o Bounds) checkResources(r *corev1.ResourceRequirements, at *field.Path) (
 	if r == nil {
 		return nil
 	}
-	for which, list := range map[string]corev1.ResourceList{"limits": r.Limits, "requests": r.Requests} {
-		for name := range list {
+	for _, which := range []string{"limits", "requests"} {
+		list := r.Limits
+		if which == "requests" {
+			list = r.Requests
+		}
+		for _, name := range slices.Sorted(maps.Keys(list)) { // in one order, or the condition would change with each look
 			usual := name == corev1.ResourceCPU || name == corev1.ResourceMemory || name == corev1.ResourceEphemeralStorage
 			if !usual && !slices.Contains(o.Resources, string(name)) {
 				errs = append(errs, forbidden(at.Child(which).Key(string(name)), FlagAllowedResources, name))

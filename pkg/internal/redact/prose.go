@@ -59,7 +59,7 @@ func prose(text string) string {
 		if phrases.MatchString(m[1]) {
 			length = 4
 		}
-		if !random(m[len(m)-1], length) {
+		if !random(m[2], length) {
 			return m[0]
 		}
 		return m[1] + Mark

@@ -39,9 +39,9 @@ func TestPauseOfUnresolvedName(t *testing.T) {
 	about(u.pause(failed, cfg), time.Second)
 }
 
-// TestServerCount: while servers disagree about their number, the largest one of those that
-// are connected and do not leave counts, whoever came last. What a server said goes with it,
-// unless there is no other.
+// TestServerCount: while servers disagree about their number, the agent takes the largest
+// number that a connected server reports, in whatever order they connected. Servers that
+// leave do not count. The last number stays while no server is connected.
 func TestServerCount(t *testing.T) {
 	a := New(Config{}, NewMetrics())
 	at := map[string]*client{}

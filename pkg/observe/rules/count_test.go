@@ -70,7 +70,7 @@ func TestServerCount(t *testing.T) {
 	}
 }
 
-// TestLeasesOfOddClocks proves that Leases are judged by when the API server stored them, and that a wrong clock of a server is told.
+// TestLeasesOfOddClocks proves that Leases are judged by when the API server stored them, and that the check reports a wrong clock of a server.
 func TestLeasesOfOddClocks(t *testing.T) {
 	for name, tc := range map[string]struct {
 		age, stored time.Duration

@@ -129,6 +129,6 @@ func oddClock(l *coordinationv1.Lease) []Finding {
 		return nil
 	}
 	return []Finding{{Object: "Lease " + l.Namespace + "/" + l.Name, Warning: true, Fix: "timedatectl set-ntp true   # on the node of the server",
-		Message: fmt.Sprintf("server %q renewed it at %s by its own clock, when the API server had %s: agents and servers of upstream take it for dead, or for live for too long",
+		Message: fmt.Sprintf("server %q renewed it at %s by its own clock, when the API server had %s: upstream's agents and servers count it as dead, or count it for too long after its end",
 			holderOf(l), clock(l.Spec.RenewTime.Time), clock(at))}}
 }

@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"path"
 	"path/filepath"
@@ -169,7 +170,10 @@ func (n *Node) checkPorts(ctx context.Context) (errs []error) {
 		return nil
 	}
 	for _, port := range konnectivity.Server(n.Bundle).Ports {
-		err := tryPort(ctx, port.Number)
+		err := tryPort(ctx, func(ctx context.Context) (io.Closer, error) {
+			var config net.ListenConfig
+			return config.Listen(ctx, "tcp", fmt.Sprintf(":%d", port.Number))
+		})
 		if err == nil {
 			continue
 		}
@@ -189,13 +193,15 @@ const (
 	portPause = 20 * time.Millisecond
 )
 
-// tryPort fails if another process goes on listening on a port.
-func tryPort(ctx context.Context, port int32) (err error) {
-	for range portTries {
-		var config net.ListenConfig
-		var listener net.Listener
-		if listener, err = config.Listen(ctx, "tcp", fmt.Sprintf(":%d", port)); err == nil {
+// tryPort fails if a port cannot be listened on, several times in a row.
+func tryPort(ctx context.Context, listen func(context.Context) (io.Closer, error)) error {
+	for try := 1; ; try++ {
+		listener, err := listen(ctx)
+		if err == nil {
 			return listener.Close()
+		}
+		if try == portTries {
+			return err
 		}
 		select {
 		case <-ctx.Done():
@@ -203,7 +209,6 @@ func tryPort(ctx context.Context, port int32) (err error) {
 		case <-time.After(portPause):
 		}
 	}
-	return err
 }
 
 func (n *Node) serverRuns() bool {

@@ -39,7 +39,7 @@ func TestSightings(t *testing.T) {
 			t.Errorf("clock off by %v: the Lease is not valid for its duration after the last renewal", off)
 		}
 		if told := off.Abs() > leaseSeconds*time.Second; told != (len(odd) == 1) || told && odd[0] != off {
-			t.Errorf("clock off by %v: it is told %v", off, odd)
+			t.Errorf("clock off by %v: reported as %v", off, odd)
 		}
 	}
 }
