@@ -3,7 +3,7 @@
 package operator_test
 
 import (
-	"fmt"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -102,7 +102,7 @@ func TestBoundedBundle(t *testing.T) {
 	testutil.Eventually(t, time.Minute, func() error {
 		l.look()
 		if _, err := l.bundles.Get(t.Context(), "default", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-			return fmt.Errorf("the Bundle is there: %v", err)
+			return errors.New("the Bundle is not gone")
 		}
 		return nil
 	})
